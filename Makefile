@@ -7,11 +7,15 @@ RUNTIME := $(VENV)/.runtime
 STAMP := $(VENV)/.installed
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 WORKERS ?= $(shell nproc)
-# More than two cores' worth: scenarios wait for processes more than they compute.
+# One more than a small machine has cores: stories wait for processes more than they compute.
 TEST_WORKERS ?= 3
 
+# Bytecode is written even where the environment forbids it: else each of some thousand processes that tests start would compile Handfast
+# anew (0.3 s), and each worker rewrite every test (20 s).
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
-.PHONY: help up test quick check fix bench lock clean deps
+.PHONY: help up test quick check fix bench fuzz lock clean deps
 
 help: ## Show this help
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,38 +41,76 @@ up: $(RUNTIME) ## Start the control plane here (data in ./handfast-data); Ctrl-C
 deps: ## Install the Debian packages that tests use as real peers (needs root)
 	@scripts/test-peers.sh
 
+# Every file of tests is in one of two groups. What talks to real processes waits more than it computes, and is shared out among workers of
+# xdist, whole files, in the order of tests/conftest.py: what a file's tests share is made once, and the longest come first.
+HEAVY := tests/scenarios tests/interop
+# All others compute. Each process has its own share of the files, the largest first: workers of xdist would each collect every test, and one
+# process more would do nothing but take in twenty thousand results.
+LIGHT := $(filter-out $(addsuffix /%,$(HEAVY)),$(foreach depth,tests tests/* tests/*/* tests/*/*/*,$(wildcard $(depth)/test_*.py)))
+SHARES := $(shell seq $(WORKERS))
+# The files of share $(1) of these.
+share = $$(ls -S $(2) | awk 'NR % $(WORKERS) == $(1) - 1')
+# What they write goes to memory: these tests are about what is written, not about how long a disk takes.
+IN_MEMORY := env TMPDIR=$(firstword $(wildcard /dev/shm) /tmp)
+LIGHTLY := -m pytest -q -m "not slow" -o tmp_path_retention_policy=failed
+
+# Read in one piece when it has ended, not between the lines of others.
+LATER = >$(VENV)/$@.log 2>&1; code=$$?; cat $(VENV)/$@.log; exit $$code
+
+# `make check` has measured the tests of the deciding half: with its data in MEASURED they do not run again.
+MEASURED ?=
+
+# Light tests come first and have the processors to themselves: some of them wait for fractions of a second. What fails keeps nothing from running.
 test: $(STAMP) deps ## Run every test against real peers, with coverage
 	@$(BIN)/coverage erase
-	MEASURE_WORKERS=1 $(BIN)/pytest -q -n $(TEST_WORKERS) --durations=15
+	@code=0; $(MAKE) --no-print-directory --keep-going -j $(WORKERS) $(addprefix test-light-,$(SHARES)) || code=1; \
+		$(MAKE) --no-print-directory --keep-going -j test-heavy test-slow-units || code=1; exit $$code
+	@$(if $(MEASURED),cp $(MEASURED) .coverage.measured)
 	@$(BIN)/coverage combine -q
 	@$(BIN)/python scripts/coverage_gate.py
 
-# A process for each core, with its own share of the files, the largest first. Workers of xdist would each collect every
-# test, and one process more would do nothing but take in ten thousand results. What they write goes to memory: these
-# tests are about what is written, not about how long a disk takes.
-FAST := tests/unit/test_*.py tests/unit/*/test_*.py tests/contract/test_*.py tests/test_*.py
-MEMORY := $(firstword $(wildcard /dev/shm) /tmp)
+# Collected once by itself: else each worker would rewrite every file of tests on its own (9 s).
+test-heavy:
+	@$(BIN)/pytest -q --collect-only $(HEAVY) >/dev/null || true
+	MEASURE_WORKERS=1 $(BIN)/pytest -q -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder --durations=15 $(HEAVY)
 
-quick: $(STAMP) ## Run the fast tests only: units and contracts (about half a minute on two cores)
-	@$(MAKE) --no-print-directory --keep-going --output-sync -j $(WORKERS) $(addprefix quick-,$(shell seq $(WORKERS)))
+test-slow-units:
+	@nice -n 5 $(BIN)/coverage run -m pytest -q -m slow -o timeout=600 $$(grep -l 'mark\.slow' $(LIGHT)) $(LATER)
 
-# Bytecode is written even where the environment forbids it: pytest would rewrite every test anew each time.
+test-light-%:
+	@$(IN_MEMORY) $(BIN)/coverage run $(LIGHTLY) $(call share,$*,$(if $(MEASURED),$(filter-out $(DECIDING_TESTS),$(LIGHT)),$(LIGHT))) \
+		$(LATER)
+
+quick: $(STAMP) ## Run the fast tests only: units, properties and contracts (a minute and a half on two cores)
+	@$(MAKE) --no-print-directory --keep-going --output-sync -j $(WORKERS) $(addprefix quick-,$(SHARES))
+
 quick-%:
-	@env -u PYTHONDONTWRITEBYTECODE TMPDIR=$(MEMORY) $(BIN)/pytest -q -m "not slow" -o tmp_path_retention_policy=failed \
-		$$(ls -S $(FAST) | awk 'NR % $(WORKERS) == $* - 1')
+	@$(IN_MEMORY) $(BIN)/python $(LIGHTLY) $(call share,$*,$(LIGHT))
 
 # The deciding half is what an auditor reads: its own unit tests alone must reach all of it.
-DECIDING := handfast.api,handfast.pki,handfast.bootstrap,handfast.rules
+DECIDING := api pki bootstrap rules
+DECIDING_TESTS := $(filter $(foreach room,$(DECIDING),tests/unit/$(room)/%),$(LIGHT))
+NOTHING :=
+COMMA := ,
+DECIDING_FILES := $(subst $(NOTHING) ,$(COMMA),$(foreach room,$(DECIDING),src/handfast/$(room)/*))
 
+# Side by side: one core alone takes twice as long.
 check: $(STAMP) ## Lint, types, import contracts, coverage of the deciding half
+	@rm -f .coverage-check*
+	@$(MAKE) --no-print-directory --keep-going --output-sync -j check-style check-types $(addprefix check-deciding-,$(SHARES))
+	@$(BIN)/coverage combine -q --data-file=.coverage-check
+	$(BIN)/coverage report --data-file=.coverage-check --include='$(DECIDING_FILES)' --fail-under=100
+
+check-style:
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
+
+check-types:
 	$(BIN)/mypy
-	@rm -f .coverage-check*
-	$(BIN)/coverage run --data-file=.coverage-check --source=$(DECIDING) -m pytest -q -m "not slow" tests/unit/api tests/unit/pki tests/unit/bootstrap tests/unit/rules
-	@$(BIN)/coverage combine -q --data-file=.coverage-check
-	$(BIN)/coverage report --data-file=.coverage-check --fail-under=100
+
+check-deciding-%:
+	@$(IN_MEMORY) $(BIN)/coverage run --data-file=.coverage-check $(LIGHTLY) $(call share,$*,$(DECIDING_TESTS))
 
 fix: $(STAMP) ## Let ruff fix and format what it can
 	$(BIN)/ruff check --fix .
@@ -77,12 +119,18 @@ fix: $(STAMP) ## Let ruff fix and format what it can
 bench: $(STAMP) ## Measure server CPU per operation against the floor, and gate on the ratios
 	$(BIN)/python -m bench
 
+# In all, shared out among the targets. CI runs a fixed number of inputs instead: tests/fuzz/test_fuzz.py.
+FUZZ_SECONDS ?= 60
+
+fuzz: $(STAMP) ## Send changed inputs to every reader for FUZZ_SECONDS (60): docs/fuzzing.md
+	$(BIN)/python -m tests.fuzz --seconds $(FUZZ_SECONDS)
+
 COMPILE = $(BIN)/pip-compile -q --generate-hashes --strip-extras --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --allow-unsafe
 
 lock: $(STAMP) ## Make the lock files anew from pyproject.toml
 	$(COMPILE) -o requirements.lock pyproject.toml
 	$(COMPILE) --build-deps-for editable --only-build-deps -o requirements-build.lock pyproject.toml
-	$(COMPILE) --extra dev -c requirements.lock -c requirements-build.lock -o requirements-dev.lock pyproject.toml
+	$(COMPILE) --extra dev --extra mesh --extra proxy --extra cel -c requirements.lock -c requirements-build.lock -o requirements-dev.lock pyproject.toml
 
 clean: ## Remove the virtual environment and caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

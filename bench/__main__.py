@@ -20,18 +20,28 @@ import uvloop
 
 from bench import (
     access,
+    certify,
+    configurations,
     decisions,
+    denials,
+    destinations,
     discovery,
+    followers,
     growth,
+    injections,
     joins,
     lists,
     machines,
     measure,
+    mesh_memory,
+    proxies,
     requests,
     revocation,
+    rules,
     servers,
     settings,
     watches,
+    workloads,
 )
 
 # These share one control plane and one floor.
@@ -39,6 +49,7 @@ _PAIRED: dict[str, Callable[[settings.Pair, settings.Sizes], Awaitable[list[meas
     "get": requests.get,
     "access": access.access,
     "create": requests.create,
+    "rules": rules.rules,
     "connections": requests.connections,
     "watch": watches.watch,
     "cluster-info": discovery.cluster_info,
@@ -56,6 +67,15 @@ _ALONE: dict[str, Callable[[settings.Run], Awaitable[list[measure.Figure]]]] = {
     "storm": joins.storm,
     "machines": machines.machines,
     "revocation": revocation.revocation,
+    "configurations": configurations.configurations,
+    "followers": followers.followers,
+    "injections": injections.injections,
+    "certify": certify.certify,
+    "destination": destinations.destination,
+    "mesh-idle": mesh_memory.mesh_idle,
+    "workloads": workloads.workloads,
+    "proxies": proxies.proxies,
+    "denials": denials.denials,
 }
 _NAMES = (*_PAIRED, *_ALONE)
 _LATEST = pathlib.Path(__file__).parent / "results" / "latest.json"

@@ -43,8 +43,10 @@ class Issuer:
         issued = self._ca.issue(key.public, subject, names.Sans(), profiles.CLIENT, self._now)
         return tls.client_context(self._ca_pem, issued.pem, key.to_pem())
 
-    def tokens(self, namespace: str, name: str, uid: str, count: int) -> Sequence[str]:
-        """Tokens of one service account, no two alike."""
+    def tokens(
+        self, namespace: str, name: str, uid: str, count: int, *, audience: str = "", pod: tuple[str, str] | None = None
+    ) -> Sequence[str]:
+        """Tokens of one service account, no two alike; for the API itself unless there is another audience."""
         at = int(self._now.timestamp())
         return [
             self._signer.sign(
@@ -54,7 +56,8 @@ class Issuer:
                         claims.Bound(
                             namespace=namespace,
                             account=claims.Reference(name, uid),
-                            audiences=(self._issuer,),
+                            audiences=(audience or self._issuer,),
+                            pod=None if pod is None else claims.Reference(*pod),
                             issued_at=at,
                             not_before=at,
                             expires=at + _TOKEN_SECONDS,

@@ -94,10 +94,13 @@ class Connection(asyncio.Protocol):
             self._waiting.set_result(self._status)
 
 
-async def connect(port: int, context: ssl.SSLContext, make: Callable[[], Any] = Connection) -> Any:
-    """A new connection with a handshake of its own."""
+async def connect(
+    port: int, context: ssl.SSLContext, make: Callable[[], Any] = Connection, *, source: str = "", name: str = HOST
+) -> Any:
+    """A new connection with a handshake of its own, from an address of the loopback network."""
     loop = asyncio.get_running_loop()
-    return (await loop.create_connection(make, HOST, port, ssl=context, server_hostname=HOST))[1]
+    local = (source, 0) if source else None
+    return (await loop.create_connection(make, HOST, port, ssl=context, server_hostname=name, local_addr=local))[1]
 
 
 class Clients:

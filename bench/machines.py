@@ -25,12 +25,11 @@ import msgspec
 
 from bench import joins, load, measure, servers, settings
 from handfast.api import objects, resources, signing_requests
-from handfast.client import api, cache
+from handfast.client import api, cache, machine_inventory
 from handfast.controllers import node_leases
 from handfast.controllers.certificates import living_nodes
 from handfast.controllers.certificates import requests as certificate_requests
 from handfast.controllers.machines import client_requests
-from handfast.controllers.machines import inventory as machine_inventory
 from handfast.controllers.machines import rivals as followed_rivals
 from handfast.controllers.machines import standing as followed_standing
 from handfast.datadir import machine_credentials
@@ -201,7 +200,7 @@ class _Joining:
     async def round(self, number: int, count: int) -> None:
         machines = joins.machines_named(f"{self._name}-{number}", count)
         if self._known:
-            await _declare(self._plane, [machine.node for machine in machines])
+            await declare(self._plane, [machine.node for machine in machines])
         async with self._plane.meter() as meter:
             await joins.join_all(self._plane, machines, joins.CONCURRENCY, self._credential)
         # The first round warms up.
@@ -287,7 +286,7 @@ def _master(plane: servers.Server) -> Any:
     return servers.client_context(plane.place.machines / machine_credentials.KUBECONFIG_FILE)
 
 
-async def _declare(plane: servers.Server, nodes: Sequence[str]) -> None:
+async def declare(plane: servers.Server, nodes: Sequence[str]) -> None:
     """`handfast machine import`, of machines with these names."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "handfast", "machine", "import", "-", "--set", nodes[0]),

@@ -84,6 +84,12 @@ def pss(pid: int) -> int:
     return _kibibytes(f"/proc/{pid}/smaps_rollup", "Pss") * 1024
 
 
+def private(pid: int) -> int:
+    """Resident bytes that no other process has."""
+    rollup = f"/proc/{pid}/smaps_rollup"
+    return (_kibibytes(rollup, "Private_Clean") + _kibibytes(rollup, "Private_Dirty")) * 1024
+
+
 def percentile(values: Sequence[float], share: float) -> float:
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(len(ordered) * share))]

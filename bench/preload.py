@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import pathlib
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -134,16 +134,18 @@ def _one_of_many(number: int, count: int, row: int) -> Stored:
 
 def fill_nodes(directory: pathlib.Path, count: int) -> None:
     """Make a data directory whose store holds `count` nodes, each with its Lease."""
-    write(directory, (made for number in range(count) for made in _node(f"node-{number:05d}")))
+    write(directory, (made for number in range(count) for made in node(f"node-{number:05d}")))
 
 
-def _node(name: str) -> Iterator[Stored]:
+def node(name: str, labels: Mapping[str, str] | None = None) -> Iterator[Stored]:
+    """A Node and its Lease."""
     address = {"type": "Hostname", "address": name}
     ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "ready"}
-    node = {
+    all_labels = {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", **(labels or {})}
+    document = {
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux"}},
+        "metadata": {"name": name, "labels": all_labels},
         "status": {"addresses": [address], "conditions": [ready]},
     }
     lease = {
@@ -152,7 +154,7 @@ def _node(name: str) -> Iterator[Stored]:
         "metadata": {"name": name, "namespace": "kube-node-lease"},
         "spec": {"holderIdentity": name, "leaseDurationSeconds": 40},
     }
-    yield ("", "v1", "nodes"), node
+    yield ("", "v1", "nodes"), document
     yield ("coordination.k8s.io", "v1", "leases"), lease
 
 

@@ -33,6 +33,23 @@ def client_context(path: str | pathlib.Path) -> ssl.SSLContext:
     )
 
 
+# Free ports for every service of `up --mesh`.
+MESH_PORTS = tuple(
+    word
+    for name in (
+        "identity",
+        "identity-admin",
+        "destination",
+        "policy",
+        "agents",
+        "destination-admin",
+        "injector",
+        "injector-admin",
+    )
+    for word in (f"--{name}-listen", "127.0.0.1:0")
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Server:
     """A running server: where, which processes, and how to call it."""
@@ -49,7 +66,15 @@ class Server:
         await measure.settle(tuple(self.pids.values()))
 
 
-async def _stop(process: asyncio.subprocess.Process) -> None:
+async def free_port() -> int:
+    """A port that nobody has at this moment."""
+    server = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
+    async with server:
+        return int(server.sockets[0].getsockname()[1])
+
+
+async def stop(process: asyncio.subprocess.Process) -> None:
+    """End a process, and wait for its end."""
     if process.returncode is None:
         with contextlib.suppress(ProcessLookupError):
             process.send_signal(signal.SIGTERM)
@@ -72,7 +97,7 @@ async def launched(directory: pathlib.Path, *flags: str) -> AsyncIterator[asynci
     try:
         yield process
     finally:
-        await _stop(process)
+        await stop(process)
 
 
 async def wait_ready(process: asyncio.subprocess.Process, directory: pathlib.Path) -> Server:
@@ -118,7 +143,7 @@ async def floor(beside: Server, body: bytes) -> AsyncIterator[Server]:
         port = int(await process.stdout.readline())
         yield Server(port, {"floor": process.pid}, beside.context, place)
     finally:
-        await _stop(process)
+        await stop(process)
 
 
 @dataclass(frozen=True, slots=True)

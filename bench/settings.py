@@ -52,6 +52,14 @@ class Sizes:
     machines: int
     parked: int
     open_connections: int
+    followers: int
+    certificates: int
+    first_certificates: int
+    streams: int
+    stream_updates: int
+    # As many as the aim is about.
+    workloads: int
+    proxy_seconds: int
 
 
 FULL = Sizes(
@@ -93,6 +101,13 @@ FULL = Sizes(
     machines=10_000,
     parked=10_000,
     open_connections=1000,
+    followers=1000,
+    certificates=1500,
+    first_certificates=10_000,
+    streams=1000,
+    stream_updates=10,
+    workloads=25,
+    proxy_seconds=2,
 )
 QUICK = Sizes(
     rounds=2,
@@ -133,6 +148,13 @@ QUICK = Sizes(
     machines=10_000,
     parked=1000,
     open_connections=200,
+    followers=100,
+    certificates=600,
+    first_certificates=1000,
+    streams=200,
+    stream_updates=3,
+    workloads=3,
+    proxy_seconds=1,
 )
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ast
 import configparser
+import functools
 import pathlib
 import re
 import sys
@@ -84,14 +85,19 @@ def imported(room: Room, names: Sequence[str]) -> list[str]:
     neighbours = [name for name in names if name.startswith(f"{top}.")]
     seen = set()
     for path in room.path.parent.glob("*.py"):
-        for target in _targets(path):
+        for target in _targets(path.read_text()):
             home = next((name for name in neighbours if f"{target}.".startswith(f"{name}.")), target.partition(".")[0])
             seen.add(home)
     return sorted(seen - {room.name})
 
 
-def _targets(path: pathlib.Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(path.read_text())):
+@functools.cache
+def _targets(content: str) -> tuple[str, ...]:
+    return tuple(_imports(ast.parse(content)))
+
+
+def _imports(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "handfast":
             base = (node.module or "").removeprefix("handfast").strip(".")
             yield from (".".join(filter(None, (base, alias.name))) for alias in node.names)

@@ -1,13 +1,36 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that the tests use as real peers. Called by `make test`; needs root to install.
+# Installs the Debian packages that the tests use as real peers, which needs root, and the client of JavaScript, which does not.
+# Called by `make test`.
 set -euo pipefail
+cd "$(dirname "$0")/.."
+
+# By the lock file, which has the digest of each package; into the environment of the tests, and only when the lock file changed.
+install_node_client() {
+  local place=.venv/node
+  cmp -s tests/interop/node/package-lock.json "$place/installed.json" && return 0
+  mkdir -p "$place"
+  cp tests/interop/node/package.json tests/interop/node/package-lock.json "$place/"
+  # By the certificates that the machine trusts: Node has a list of its own.
+  if command -v npm >/dev/null 2>&1 && NODE_OPTIONS=--use-openssl-ca npm ci --prefix "$place" --ignore-scripts --no-audit --no-fund --loglevel=error >/dev/null; then
+    cp tests/interop/node/package-lock.json "$place/installed.json"
+    return 0
+  fi
+  echo "error: the tests use @kubernetes/client-node as a real peer, and npm does not install it" >&2
+  [ "${CI:-}" != true ]
+}
 
 missing=()
 command -v kubectl >/dev/null 2>&1 || missing+=(kubernetes-client)
 command -v openssl >/dev/null 2>&1 || missing+=(openssl)
 command -v strace >/dev/null 2>&1 || missing+=(strace)
+PATH="$PATH:/usr/sbin" command -v iptables >/dev/null 2>&1 || missing+=(iptables)
+PATH="$PATH:/usr/sbin" command -v ip >/dev/null 2>&1 || missing+=(iproute2)
 command -v systemd-analyze >/dev/null 2>&1 || missing+=(systemd)
-[ ${#missing[@]} -eq 0 ] && exit 0
+command -v npm >/dev/null 2>&1 || missing+=(npm nodejs)
+if [ ${#missing[@]} -eq 0 ]; then
+  install_node_client
+  exit
+fi
 
 if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null 2>&1; then
   echo "error: the tests use these as real peers and they are missing: ${missing[*]}" >&2
@@ -18,3 +41,4 @@ if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null 2>&1; then
 fi
 apt-get update -qq
 DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+install_node_client

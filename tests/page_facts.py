@@ -24,6 +24,7 @@ from handfast.cli import main, output
 from handfast.controllers import names as controller_names
 from handfast.datadir import endpoints, layout
 from handfast.node import certificate_store, report, serving, units
+from handfast.proxy import admin as proxy_admin
 from handfast.runtime import files as runtime_files
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -129,8 +130,9 @@ def files() -> frozenset[str]:
 
 @functools.cache
 def http_paths() -> frozenset[str]:
-    """Those of no resource, and the subresources."""
-    written = pathlib.Path(nonresources.__file__).read_text()
+    """Those of no resource, the subresources, and those of a proxy's admin port."""
+    modules = (nonresources.__file__, proxy_admin.__file__)
+    written = "".join(pathlib.Path(path).read_text() for path in modules)
     found = set(re.findall(r"[\"'](/[\w./-]+)[\"']", written))
     return frozenset(
         found | {f"/{name}" for row in kinds.builtin() for name in (each.name for each in row.subresources)}

@@ -78,7 +78,12 @@ def test_it_holds(imports, options, name):
         ("controllers.cluster.root_ca", "handfast.controllers.cluster.namespace", CONTROLLERS),
         ("store.protocol", "handfast.store.sqlite.engine", STORE),
         ("client.api", "cryptography", CRYPTOGRAPHY),
-        ("controllers.events", "grpc", GRPC),
+        ("controllers.loop", "grpc", GRPC),
+        ("client.api", "google", GRPC),
+        ("proxy.envoy", "envoy", GRPC),
+        ("proxy.envoy", "handfast.mesh.cluster", LAYERS),
+        ("wire.server", "handfast.serving.service", LAYERS),
+        ("wire.server", "handfast.client.api", LAYERS),
     ],
 )
 def test_a_wrong_import_is_refused(imports, options, importer, imported, name):

@@ -53,7 +53,11 @@ def test_classifiers_name_every_supported_python_and_no_licence(metadata):
 def test_what_make_up_installs_has_no_tool_of_developers():
     installed = pins("requirements.lock").keys() | pins("requirements-build.lock").keys()
     assert names(PROJECT["project"]["dependencies"]) <= installed
-    assert not names(PROJECT["project"]["optional-dependencies"]["dev"]) & installed
+    for extra in ("dev", "mesh", "proxy"):
+        assert not names(PROJECT["project"]["optional-dependencies"][extra]) & installed
+    # What is tested is installed by developers, and in CI.
+    for extra in ("mesh", "proxy"):
+        assert names(PROJECT["project"]["optional-dependencies"][extra]) <= pins("requirements-dev.lock").keys()
 
 
 def test_the_package_is_built_with_what_is_locked():

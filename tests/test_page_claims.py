@@ -32,14 +32,20 @@ PAGES = tuple(
 )
 # What belongs to others -> to whom. A row that no page needs fails.
 FOREIGN = {
-    "--client-ca-file": "a flag of kube-apiserver",
+    "format.named": "a function that Kubernetes adds to CEL",
+    "envoy_cluster_upstream_cx_total": "a figure of Envoy's",
+    "cluster_not_found": "a word of Envoy's",
+    "no_proxy": "a variable that programs of others read",
     "--ignore-preflight-errors=all": "a flag of kubeadm",
+    "--enable-aggregator-routing": "a flag of kube-apiserver",
     "/etc/kubernetes/pki": "where kubeadm keeps its CA",
     "instance-config.yaml": "a file of kubeadm's",
     "audit-2026-01-31T12-00-00.000.log": "an example, with an instant",
     "$HTTPS_PROXY": "a variable that is not read, and the page says so",
     "resizeStatus": "a field of older versions of Kubernetes",
     "workloadRef": "a field of older versions of Kubernetes",
+    "http_proxy": "a variable that programs of all kinds read",
+    "/dev/shm": "where Linux has a file system in memory",
     "NoNewPrivileges": "a setting of systemd's units",
     "ExecStart": "a setting of systemd's units",
     "kubelet-client-TIME.pem": "the name in KEP-266, with a word for the time",
@@ -47,12 +53,16 @@ FOREIGN = {
     "AlreadyDenied": "put together from two words; tests/unit/cli/test_csr.py",
     'a Node with name "…" and status "Ready" already exists in the cluster': "kubeadm's words",
     "validate CRI v1 runtime API for endpoint …": "the kubelet's words",
-    "clock as clock_module": "Python",
-    "pip install .": "pip",
+    "tokenSecret": "what Kubernetes' suite takes for the secret half of a token",
+    "limits as limits_module": "Python",
     "pipx install .": "pipx",
     "test_a_denied_request_is_never_approved": "an example of a test's name",
     "clock as clocks": "Python",
     "controller.watches(informer, keys)": "a method of loop.Controller, on a variable",
+    "control_identity_cert_expiration_timestamp_seconds": "a metric of Linkerd's; proxy/figures.py",
+    "control_identity_cert_refreshes_total": "a metric of Linkerd's; proxy/figures.py",
+    "linkerd-controller": "the account of the mesh's destination service; rules/mesh/control_plane.py",
+    "web.shop.serviceaccount.identity.linkerd.cluster.local": "an example of a workload's name; rules/mesh/names.py",
 }
 OTHERS = r"(?:kubectl|kubeadm|openssl|systemctl|handfast|make|python|pytest) "
 

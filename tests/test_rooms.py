@@ -63,10 +63,15 @@ def test_the_map_has_every_room(rooms):
 
 def test_a_new_import_makes_the_map_stale(rooms, tmp_path, monkeypatch):
     room = tmp_path / "room"
-    room.mkdir()
-    (room / "__init__.py").write_text('"""A room.\n\nHolds: x.\nImports: errors.\nNever: y.\nStart: z.\n"""\n')
-    (room / "words.py").write_text("from handfast import errors\nfrom handfast.api import kinds\n")
+    for place, imports in ((room, "errors"), (tmp_path / "api", "nothing")):
+        place.mkdir()
+        head = f'"""A room.\n\nHolds: x.\nImports: {imports}.\nNever: y.\nStart: z.\n"""\n'
+        (place / "__init__.py").write_text(head)
+    (room / "words.py").write_text("from handfast import errors\n")
     monkeypatch.setattr(rooms, "SOURCE", tmp_path)
+    assert rooms.stale() == [rooms.PAGE]
+    (room / "words.py").write_text("from handfast import errors\nfrom handfast.api import kinds\n")
     found = rooms.rooms()["room"]
     assert rooms.imports_line(found, ["room", "api"]) == "Imports: api, errors."
     assert "Imports: api, errors." in rooms.with_imports(found, ["room", "api"])
+    assert rooms.stale() == [room / "__init__.py", rooms.PAGE]

@@ -31,10 +31,16 @@ _USAGE = "the word for a usage"
 _STDIN = "the word for standard input, which is no secret and no part of one"
 _CONSTANT_TIME = "two Tokens, whose == is hmac.compare_digest"
 _PUBLISHED = "signatures, which everybody may read in cluster-info"
+_OWN_FILE = "digests of files that a machine compares with its own records: nobody asks it, and nobody is answered"
+_RENDERED = "the digest of a credential, which everybody reads on the rendering"
 # File and comparison -> why that is no secret. One that is gone fails.
 ALLOWED: Mapping[tuple[str, str], str] = {
     ("bootstrap/token_secrets.py", "None in {secret.extra_groups, secret.old_groups}"): "names of groups",
     ("bootstrap/token_secrets.py", "secret.extra_groups == secret.old_groups"): "names of groups",
+    (
+        "rules/mesh/workload_pod.py",
+        "jsonpath.text(source, 'serviceAccountToken', 'path') == name",
+    ): "the name of a file",
     ("bootstrap/tokens.py", "secret.name != expected"): _NAME,
     ("api/merging/patch.py", "token not in container"): _POINTER,
     ("api/merging/patch.py", "token == '-'"): _POINTER,
@@ -111,12 +117,54 @@ ALLOWED: Mapping[tuple[str, str], str] = {
         "rules/nodes/recovery.py",
         "(entry.requester, entry.token_id) == asked_by",
     ): "who asked, by name, and by the id of a token or the fingerprint of a key, as the ledger shows them",
+    ("machines/directory.py", "pool not in credential.CERTIFICATE_POOLS"): "names of pools",
+    ("machines/directory.py", "pool.name in credential.CERTIFICATE_POOLS"): "names of pools",
+    (
+        "rules/machine_config/data_urls.py",
+        "function(data).hexdigest() != digits.lower()",
+    ): "the hash of a file that its author wrote beside it",
+    (
+        "rules/machine_config/following.py",
+        "current.credential == target.credential",
+    ): "digests of credentials, which everybody reads on renderings",
+    ("rules/machine_config/following.py", "target.credential != ''"): "whether there is a digest",
+    (
+        "rules/machine_config/chosen.py",
+        "renderings[name].credential == credential",
+    ): "the digest of a credential, which everybody reads on the rendering",
+    (
+        "rules/machine_config/ignition_secrets.py",
+        "name == machine_secret_name(machine.partition('/')[2])",
+    ): _NAME,
+    ("rules/machine_config/ignition_secrets.py", "name == pool_secret_name(pool)"): _NAME,
     ("rules/machines/settings.py", "self.credential == PER_MACHINE"): "a word of the settings",
     ("rules/machines/proofs.py", "credential.machine_uid != machine.uid"): "the UID of a Machine",
     ("rules/machines/proofs.py", "shown[0] != credential.id"): _ID,
     ("pki/pins.py", "len(value) // 2 != hashlib.sha256().digest_size"): "a size",
+    ("cli/revoke_output.py", "outcome.phase == credential_rollout.RETURNING"): "how far a roll-out is",
+    ("rules/machine_config/credential_rollout.py", "secret.account_uid != account.uid"): _UID,
+    ("rules/machine_config/credential_rollout.py", "where != secret.uid"): _UID,
+    ("rules/machine_config/in_flight.py", "machine.role in credential.CERTIFICATE_POOLS"): "the name of a pool",
+    ("rules/machine_config/in_flight.py", "machine.uid in secrets"): "the UID of a Machine",
+    ("rules/machine_config/rollout_progress.py", "pool.pool in credential.CERTIFICATE_POOLS"): "the name of a pool",
+    ("rules/machine_config/rollout_progress.py", "rendering.credential == wanted"): _RENDERED,
+    ("rules/machine_config/applying.py", "digests[0] != ''"): _RENDERED,
+    ("rules/machine_config/applying.py", "digests[0] == digests[1]"): _RENDERED,
+    ("rules/machine_config/credential_rollout.py", "secret.account == bootstrapper.ACCOUNT"): "the name of an account",
+    (
+        "rules/machine_config/credential_rollout.py",
+        "secret.type == service_accounts.LEGACY_TYPE",
+    ): "the type of a Secret",
     ("rules/pod_service_account.py", "secret not in secrets"): _NAME,
     ("rules/pod_service_account.py", "(secret := jsonpath.text(reference, 'name')) not in pull"): _NAME,
+    ("node/configuration_state.py", "hashlib.sha256(content).hexdigest() != digest"): _OWN_FILE,
+    ("node/configuration_state.py", "hashlib.sha256(content).hexdigest() != entry.digest"): _OWN_FILE,
+    ("node/configuration_state.py", "self.root.entry(f'{_KEPT}/{digest}').digest == digest"): _OWN_FILE,
+    ("rules/machine_config/drift.py", "seen.digest != wanted.digest"): _OWN_FILE,
+    ("rules/machine_config/applying.py", "entry.digest == hashlib.sha256(self.content).hexdigest()"): _OWN_FILE,
+    ("rules/machine_config/applying.py", "machine.sections.get(name) != digest"): _OWN_FILE,
+    ("rules/machine_config/applying.py", "hashlib.sha256(content).hexdigest() == digest"): _RENDERED,
+    ("rules/machine_config/applying.py", "seen != digest"): _RENDERED,
 }
 
 

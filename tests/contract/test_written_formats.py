@@ -89,7 +89,14 @@ async def test_a_store_of_before_is_served(tmp_path: pathlib.Path) -> None:
 
 def test_every_setting_of_before_is_understood() -> None:
     document = config.parse((FORMATS / "config.yaml").read_bytes(), "config.yaml")
-    chosen = config.resolve({}, {}, document, "config.yaml").configuration
+    resolved = config.resolve({}, {}, document, "config.yaml")
+    # Whatever has a value there is taken from the file, and no default stands for it.
+    settings = {
+        key: value for key, value in document.items() if key not in {"apiVersion", "kind"} and value is not None
+    }
+    assert {key: resolved.values[key] for key in settings} == settings
+    assert {resolved.origins[key] for key in settings} == {f"config.yaml: {key}" for key in settings}
+    chosen = resolved.configuration
     assert (str(chosen.listen), chosen.enable_bootstrap_token_auth) == ("127.0.0.1:6443", True)
     assert chosen.node_recovery_window == datetime.timedelta(days=30)
 

@@ -99,6 +99,8 @@ def kube_apiserver(home: pathlib.Path) -> Iterator[Cluster]:
         "enable-admission-plugins": "NodeRestriction",
         "authorization-mode": "Node,RBAC",
         "service-cluster-ip-range": "10.0.0.0/24",
+        # Webhooks are called at the endpoints of their Service: there is no kube-proxy.
+        "enable-aggregator-routing": "true",
         "audit-policy-file": policy,
         "audit-log-path": audit,
     }

@@ -19,7 +19,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -27,6 +27,7 @@ import pytest
 
 from handfast.pki import authority, keys, names, pem, profiles
 from handfast.runtime import clock
+from tests.world import looking
 
 Found = TypeVar("Found")
 # Generous, for machines that are busy with other things.
@@ -35,13 +36,15 @@ DEADLINE = 30.0
 
 def eventually(look: Callable[[], Found], what: str, seconds: float = DEADLINE) -> Found:
     """What `look` finds, as soon as it finds something that counts as true."""
-    end = time.monotonic() + seconds
+    begun = looked = time.monotonic()
     while True:
         found = look()
         if found:
             return found
-        assert time.monotonic() < end, f"not within {seconds:g} s: {what}"
-        time.sleep(0.03)
+        now = time.monotonic()
+        assert now < begun + seconds, f"not within {seconds:g} s: {what}"
+        time.sleep(looking.pause(now - looked, now - begun))
+        looked = time.monotonic()
 
 
 def free_ports(count: int) -> list[int]:
@@ -52,10 +55,14 @@ def free_ports(count: int) -> list[int]:
 
 
 @contextlib.contextmanager
-def process(words: Sequence[object], log: pathlib.Path) -> Iterator[subprocess.Popen[bytes]]:
+def process(
+    words: Sequence[object], log: pathlib.Path, environment: Mapping[str, str] | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
     """A program that runs while the block does, and writes to `log`."""
     with log.open("ab") as opened:
-        started = subprocess.Popen([*map(str, words)], stdin=subprocess.DEVNULL, stdout=opened, stderr=opened)
+        started = subprocess.Popen(
+            [*map(str, words)], stdin=subprocess.DEVNULL, stdout=opened, stderr=opened, env=environment
+        )
     try:
         yield started
     finally:

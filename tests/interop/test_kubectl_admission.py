@@ -78,6 +78,8 @@ def test_both_ways_of_apply_keep_what_was_put_in(kubectl):
     for arguments, printed in (
         (["--server-side"], "pod/web serverside-applied\n"),
         (["--server-side", "--field-manager=another"], "pod/web serverside-applied\n"),
+        # The annotation is in the server's words now, and kubectl puts it into its own. So it is with a stock server.
+        ([], "pod/web configured\n"),
         ([], "pod/web unchanged\n"),
     ):
         assert kubectl("apply", *arguments, "-f", "-", stdin=_POD).out == printed

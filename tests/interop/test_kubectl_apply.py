@@ -158,12 +158,56 @@ def test_unknown_fields(kubectl):
     odd = json.dumps(
         {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "odd", "colour": 1}, "data": {"a": "b"}}
     )
-    for how in ((), ("--server-side",)):
-        assert 'strict decoding error: unknown field "metadata.colour"' in kubectl.fails(
-            "apply", *how, "-f", "-", stdin=odd
-        )
+    assert 'strict decoding error: unknown field "metadata.colour"' in kubectl.fails("apply", "-f", "-", stdin=odd)
+    # Nobody can own a field that there is not: server-side apply refuses it whatever is said about validation.
+    for how in ("--validate=true", "--validate=false"):
+        said = kubectl.fails("apply", "--server-side", how, "-f", "-", stdin=odd)
+        assert ".metadata.colour: field not declared in schema" in said
     warned = kubectl("apply", "-f", "-", "--validate=warn", stdin=odd)
     assert (warned.out, warned.err) == ("configmap/odd created\n", 'Warning: unknown field "metadata.colour"\n')
     assert "colour" not in kubectl.json("get", "cm", "odd")["metadata"]
     silent = kubectl("apply", "-f", "-", "--validate=ignore", stdin=odd.replace('"b"', '"c"'))
     assert (silent.out, silent.err) == ("configmap/odd configured\n", "")
+
+
+def _owners(kubectl: running.Kubectl, name: str) -> dict[tuple[str, str, str], list[str]]:
+    """Who owns which data, in the words of `--show-managed-fields`: manager, operation and subresource -> keys."""
+    rows = kubectl.json("get", "cm", name, "--show-managed-fields")["metadata"]["managedFields"]
+    return {
+        (row["manager"], row["operation"], row.get("subresource", "")): sorted(
+            key[2:] for key in row["fieldsV1"].get("f:data", {}) if key != "."
+        )
+        for row in rows
+    }
+
+
+def test_from_client_side_to_server_side_with_a_changed_value(kubectl):
+    kubectl.needs(26, "kubectl moves what it owned itself")
+    before = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: moved}\ndata: {size: small, colour: green}\n"
+    kubectl("apply", "-f", "-", stdin=before)
+    assert _owners(kubectl, "moved") == {("kubectl-client-side-apply", "Update", ""): ["colour", "size"]}
+    after = before.replace("small", "large")
+    printed = kubectl("apply", "--server-side", "-f", "-", stdin=after).out
+    assert printed == "configmap/moved serverside-applied\n"
+    owners = _owners(kubectl, "moved")
+    assert owners[("kubectl", "Apply", "")] == ["colour", "size"]
+    assert ("kubectl-client-side-apply", "Update", "") not in owners
+    # The annotation follows, so that the old way can go on from here.
+    assert kubectl.json("apply", "view-last-applied", "cm/moved")["data"] == {"size": "large", "colour": "green"}
+    kubectl("apply", "-f", "-", stdin=after.replace(", colour: green", ""))
+    assert kubectl.json("get", "cm", "moved")["data"] == {"size": "large"}
+
+
+def test_another_applier_conflicts_with_who_created_it(kubectl):
+    kubectl("create", "cm", "owned", "--from-literal=size=small")
+    assert _owners(kubectl, "owned") == {("kubectl-create", "Update", ""): ["size"]}
+    kubectl("patch", "cm", "owned", "--type=merge", "-p", '{"data": {"colour": "green"}}')
+    assert _owners(kubectl, "owned")[("kubectl-patch", "Update", "")] == ["colour"]
+    wanted = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: owned}\ndata: {size: large, colour: red}\n"
+    said = kubectl.fails("apply", "--server-side", "--field-manager=argo", "-f", "-", stdin=wanted)
+    assert 'conflicts with "kubectl-create" using v1:\n- .data.size\n' in said
+    assert 'conflicts with "kubectl-patch" using v1:\n- .data.colour\n' in said
+    kubectl("apply", "--server-side", "--field-manager=argo", "--force-conflicts", "-f", "-", stdin=wanted)
+    owners = _owners(kubectl, "owned")
+    assert owners[("argo", "Apply", "")] == ["colour", "size"]
+    assert owners.get(("kubectl-create", "Update", ""), []) == []

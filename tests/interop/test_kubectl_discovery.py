@@ -19,7 +19,9 @@ def test_api_resources(kubectl):
     assert rows["nodes"] == ["no", "v1", "false", "Node"]
     assert rows["leases"] == ["coordination.k8s.io/v1", "true", "Lease"]
     apps = kubectl("api-resources", "--api-group=apps", "--verbs=list,watch", "-o", "name").lines
-    assert apps == ["daemonsets.apps", "deployments.apps", "replicasets.apps", "statefulsets.apps"]
+    assert apps == [
+        f"{each}.apps" for each in ("controllerrevisions", "daemonsets", "deployments", "replicasets", "statefulsets")
+    ]
     assert "namespaces" not in kubectl("api-resources", "--namespaced=true", "-o", "name").lines
 
 

@@ -7,13 +7,15 @@ dynamic client `test_python_dynamic`.
 
 from __future__ import annotations
 
+import base64
 import datetime
+from typing import Any
 
 import pytest
-from kubernetes import client
+from kubernetes import client, config
 
 from handfast.api.schema import schema
-from tests.interop import running
+from tests.interop import peer_objects, running
 
 pytestmark = pytest.mark.slow
 
@@ -231,6 +233,40 @@ SCALARS = {
     "List[str]": {f"{group}.v1.ExtraValue" for group in ("authentication", "authorization", "certificates")}
     | {"authentication.v1.AttestationValue"},
 }
+
+
+def test_a_request_is_approved_and_signed(api, unique):
+    certificates: Any = client.CertificatesV1Api(api)
+    made = certificates.create_certificate_signing_request(peer_objects.signing_request(unique))
+    made.status.conditions = [peer_objects.approval("Official")]
+    certificates.replace_certificate_signing_request_approval(unique, made)
+    signed = running.eventually(
+        lambda: certificates.read_certificate_signing_request(unique).status.certificate, "the request is signed"
+    )
+    assert base64.b64decode(signed).startswith(b"-----BEGIN CERTIFICATE-----")
+
+
+def test_a_token_of_an_account_logs_in_and_is_reviewed(api, core, control_plane, namespace, tmp_path):
+    token = core.create_namespaced_service_account_token("default", namespace, {"spec": {}}).status.token
+    review = client.V1TokenReview(spec=client.V1TokenReviewSpec(token=token))
+    reviews: Any = client.AuthenticationV1Api(api)
+    status = reviews.create_token_review(review).status
+    user = f"system:serviceaccount:{namespace}:default"
+    assert (status.authenticated, status.user.username) == (True, user)
+    place = peer_objects.token_kubeconfig(control_plane, tmp_path / "token.conf", namespace, token)
+    with config.new_client_from_config(place, persist_config=False) as other:
+        reviews = client.AuthenticationV1Api(other)
+        who = reviews.create_self_subject_review({})
+        assert who.status.user_info.username == user
+        with _refused(403, "Forbidden"):
+            client.CoreV1Api(other).list_namespaced_secret(namespace)
+
+
+def test_a_pod_is_evicted(core, namespace):
+    core.create_namespaced_pod(namespace, peer_objects.pod("alone"))
+    core.create_namespaced_pod_eviction("alone", namespace, {"metadata": {"name": "alone"}})
+    with _refused(404, "NotFound"):
+        core.read_namespaced_pod("alone", namespace)
 
 
 def _their_model(message: str) -> type | None:

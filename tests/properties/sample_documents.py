@@ -108,6 +108,26 @@ _SUBJECTS = [
 _REPLICAS = {"replicas": 2, "readyReplicas": 1, "updatedReplicas": 2, "availableReplicas": 1}
 
 _DOCUMENTS: dict[tuple[str, str], dict[str, Any]] = {
+    ("admissionregistration.k8s.io", "validatingadmissionpolicies"): {
+        "spec": {
+            "failurePolicy": "Ignore",
+            "paramKind": {"apiVersion": "v1", "kind": "ConfigMap"},
+            "matchConstraints": {"resourceRules": _WEBHOOK["rules"]},
+            "matchConditions": [{"name": "all", "expression": "true"}],
+            "variables": [{"name": "n", "expression": "1"}],
+            "validations": [{"expression": "variables.n == 1", "message": "never"}],
+            "auditAnnotations": [{"key": "note", "valueExpression": "'x'"}],
+        },
+        "status": {"observedGeneration": 1},
+    },
+    ("admissionregistration.k8s.io", "validatingadmissionpolicybindings"): {
+        "spec": {
+            "policyName": "web",
+            "validationActions": ["Warn"],
+            "paramRef": {"name": "limits", "namespace": "default", "parameterNotFoundAction": "Allow"},
+            "matchResources": {"resourceRules": _WEBHOOK["rules"]},
+        },
+    },
     ("", "namespaces"): {},
     ("", "secrets"): {"data": {"a": encoded("1")}, "stringData": {"b": "2"}},
     ("", "configmaps"): {"data": {"a": "1"}, "binaryData": {"b": encoded("2")}},
@@ -272,6 +292,105 @@ _DOCUMENTS: dict[tuple[str, str], dict[str, Any]] = {
     ("storage.k8s.io", "csidrivers"): {"spec": {"tokenRequests": [{"audience": "a"}]}},
     ("storage.k8s.io", "storageclasses"): {"provisioner": "csi.example.com"},
     ("node.k8s.io", "runtimeclasses"): {"handler": "runc"},
+    ("", "podtemplates"): {"template": _TEMPLATE},
+    ("", "componentstatuses"): {"conditions": [{"type": "Healthy", "status": "True", "message": "ok"}]},
+    ("apiregistration.k8s.io", "apiservices"): {
+        "spec": {"version": "v1", "groupPriorityMinimum": 1, "versionPriority": 1},
+        "status": {"conditions": [{"type": "Available", "status": "True"}]},
+    },
+    ("flowcontrol.apiserver.k8s.io", "flowschemas"): {
+        "spec": {
+            "priorityLevelConfiguration": {"name": "user"},
+            "matchingPrecedence": 900,
+            "distinguisherMethod": {"type": "ByUser"},
+        },
+        "status": {"conditions": [{"type": "Dangling", "status": "False"}]},
+    },
+    ("flowcontrol.apiserver.k8s.io", "prioritylevelconfigurations"): {
+        "spec": {"type": "Limited", "limited": {"nominalConcurrencyShares": 0}}
+    },
+    ("", "resourcequotas"): {
+        "spec": {
+            "hard": {"pods": "10", "requests.cpu": "2", "limits.memory": "1Gi"},
+            "scopes": ["NotBestEffort"],
+            "scopeSelector": {
+                "matchExpressions": [{"scopeName": "PriorityClass", "operator": "In", "values": ["high"]}]
+            },
+        },
+        "status": {"hard": {"pods": "10", "requests.cpu": "2", "limits.memory": "1Gi"}, "used": {"pods": "3"}},
+    },
+    ("", "limitranges"): {
+        "spec": {
+            "limits": [
+                {
+                    "type": "Container",
+                    "max": {"cpu": "2"},
+                    "min": {"cpu": "100m"},
+                    "maxLimitRequestRatio": {"cpu": "3"},
+                },
+                {"type": "Pod", "max": {"memory": "1Gi"}},
+                {"type": "PersistentVolumeClaim", "max": {"storage": "5Gi"}},
+            ]
+        }
+    },
+    ("apps", "controllerrevisions"): {"revision": 3, "data": {"spec": {}}},
+    ("autoscaling", "horizontalpodautoscalers"): {
+        "spec": {
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+            "maxReplicas": 5,
+            "behavior": {"scaleUp": {"selectPolicy": "Min"}},
+        },
+        "status": {"currentReplicas": 2, "desiredReplicas": 2},
+    },
+    ("networking.k8s.io", "ingresses"): {
+        "spec": {
+            "ingressClassName": "web",
+            "rules": [
+                {
+                    "host": "a.example.com",
+                    "http": {
+                        "paths": [
+                            {
+                                "path": "/",
+                                "pathType": "Prefix",
+                                "backend": {"service": {"name": "web", "port": {"number": 80}}},
+                            }
+                        ]
+                    },
+                }
+            ],
+            "tls": [{"hosts": ["*.example.com"], "secretName": "tls"}],
+        },
+        "status": {"loadBalancer": {"ingress": [{"ip": "203.0.113.1"}]}},
+    },
+    ("networking.k8s.io", "ingressclasses"): {
+        "spec": {
+            "controller": "example.com/controller",
+            "parameters": {"apiGroup": "example.com", "kind": "Parameters", "name": "p"},
+        }
+    },
+    ("networking.k8s.io", "networkpolicies"): {
+        "spec": {
+            "podSelector": {"matchLabels": {"app": "web"}},
+            "ingress": [
+                {
+                    "ports": [{"port": 80, "endPort": 90}],
+                    "from": [{"ipBlock": {"cidr": "10.0.0.0/8", "except": ["10.1.0.0/16"]}}],
+                }
+            ],
+            "egress": [{"to": [{"podSelector": {}, "namespaceSelector": {}}]}],
+        }
+    },
+    ("policy", "poddisruptionbudgets"): {
+        "spec": {"minAvailable": "50%", "selector": {"matchLabels": {"app": "web"}}},
+        "status": {"disruptionsAllowed": 1, "currentHealthy": 2, "desiredHealthy": 1, "expectedPods": 2},
+    },
+    ("scheduling.k8s.io", "priorityclasses"): {"value": 1000, "globalDefault": True},
+    ("storage.k8s.io", "csistoragecapacities"): {
+        "storageClassName": "fast",
+        "capacity": "5Gi",
+        "nodeTopology": {"matchLabels": {"zone": "a"}},
+    },
 }
 
 

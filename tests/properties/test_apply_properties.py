@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from handfast.api import status
-from handfast.api.merging import apply, fieldsets, managed_fields
+from handfast.api.merging import apply, differences, fieldsets, managed_fields, updates
 
 letters = st.sampled_from("abcd")
 env = st.lists(
@@ -86,9 +86,12 @@ def test_who_comes_and_goes_takes_nothing_of_others(first, second, of):
     both = _apply(alone, second, of, "two")
     left = _apply(both, {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}}, of, "two")
     there = fieldsets.FieldSet.of(_bare(left), shape)
-    for entry in managed_fields.read_entries(left):
-        assert entry.manager == "one"
-        for path in entry.fields.paths():
+    owned = {entry.manager: entry.fields for entry in managed_fields.read_entries(both)}
+    owned.pop("two", None)
+    # Nobody but the first is left, and owns what it owned; and all of it is there.
+    assert {entry.manager: entry.fields for entry in managed_fields.read_entries(left)} == owned
+    for fields in owned.values():
+        for path in fields.paths():
             tree = there.tree
             for element in path:
                 tree = tree[element]
@@ -106,7 +109,10 @@ def test_without_force_applying_succeeds_or_conflicts(first, second, of):
         )
         # Nobody lost anything: applying the first again could at most put elements back into its order.
         again = _apply(document, first, of)
-        assert apply.compare(document, again, fieldsets.shape_of(of)) == (fieldsets.FieldSet(), fieldsets.FieldSet())
+        assert differences.compare(document, again, fieldsets.shape_of(of)) == (
+            fieldsets.FieldSet(),
+            fieldsets.FieldSet(),
+        )
         return
     with pytest.raises(status.StatusError) as refused:
         apply.server_side_apply(live, second, manager="two", force=False, types=of, api_version="v1", now_text="t2")
@@ -119,11 +125,15 @@ def test_without_force_applying_succeeds_or_conflicts(first, second, of):
 def test_an_update_owns_what_differs(before, after, of):
     live = _apply(None, before, of)
     wanted = {**after, "metadata": {**after["metadata"], "managedFields": live["metadata"].get("managedFields", [])}}
-    rows = apply.track_update(live, wanted, manager="two", types=of, api_version="v1", now_text="t2")
-    changed, removed = apply.compare(live, wanted, fieldsets.shape_of(of))
-    for entry in managed_fields.read_entries({"metadata": {"managedFields": rows}}):
+    rows = updates.updated(live, wanted, None, manager="two", types=of, api_version="v1", now_text="t2")
+    changed, removed = differences.compare(live, wanted, fieldsets.shape_of(of))
+    entries = managed_fields.read_entries({"metadata": {"managedFields": rows}})
+    for entry in entries:
         assert not entry.fields.intersection(removed)
         assert entry.fields.intersection(changed) == (changed if entry.manager == "two" else fieldsets.FieldSet())
+    # What nobody applied has no owners, and gets none.
+    is_tracked = "managedFields" in live["metadata"]
+    assert ("two" in {entry.manager for entry in entries}) is (is_tracked and bool(changed))
 
 
 elements = st.sampled_from(["f:a", "f:b", 'k:{"name":"x"}', 'v:"y"', "i:0"])

@@ -41,12 +41,22 @@ def test_any_bytes_are_a_document_or_a_refusal(body):
             assert msgspec.json.encode(document)
 
 
-@given(st.text("{}[]:,-&*!|>'\"#%@ \n\tab1.e?<~", max_size=60))
+_LIKE_YAML = st.text("{}[]:,-&*!|>'\"#%@ \n\tab1.e?<~", max_size=60)
+# Of the characters alone one in a hundred is a document.
+_LINES = st.sampled_from(
+    ["a: 1", "a: {b: [1, 2]}", "b:", "  - a", "  a: 1", "c: 'x'", "? a", "# a", "", "a: &x 1", "d: |"]
+)
+
+
+@given(_LIKE_YAML | st.lists(_LINES, max_size=5).map("\n".join) | _LIKE_YAML.map("a: 1\nb: {}".format))
 @settings(max_examples=150, deadline=None)
 def test_anything_that_looks_like_yaml_is_a_document_or_a_refusal(text):
     with contextlib.suppress(status.StatusError):
         document = decode.document(text.encode(), decode.YAML)
-        assert decode.duplicate_fields(text.encode(), decode.YAML, document) is not None
+        assert isinstance(document, dict)
+        repeated = decode.duplicate_fields(text.encode(), decode.YAML, document)
+        again, repeats = decode.document_and_duplicates(text.encode(), decode.YAML)
+        assert (again, list(repeats)) == (document, repeated)
 
 
 @given(st.dictionaries(_KEYS, _VALUES, max_size=4))

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+from collections.abc import Iterator
 from typing import Any
 
 from hypothesis import given, settings
@@ -35,9 +36,29 @@ operations = st.fixed_dictionaries(
 )
 
 
+def _pointers(value: Any, pointer: str = "") -> Iterator[str]:
+    yield pointer
+    children = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, child in children:
+        yield from _pointers(child, f"{pointer}/{str(key).replace('~', '~0').replace('/', '~1')}")
+
+
+@st.composite
+def patched(draw: st.DrawFn) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """A document and a patch of it. Most pointers lead somewhere in it: of any others hardly a patch would apply."""
+    document = draw(documents)
+    aimed = st.sampled_from(list(_pointers(document)))
+    changes = draw(st.lists(operations, max_size=4))
+    for change in changes:
+        change["from"] = draw(aimed)
+        change["path"] = draw(aimed | aimed.map("{}/a".format) | pointers)
+    return document, changes
+
+
 @settings(max_examples=80)
-@given(documents, st.lists(operations, max_size=6))
-def test_json_patch_changes_no_input(document, changes):
+@given(patched())
+def test_json_patch_changes_no_input(drawn):
+    document, changes = drawn
     untouched = copy.deepcopy((document, changes))
     with contextlib.suppress(status.StatusError):
         result = patch.apply_json_patch(document, changes)
@@ -50,11 +71,14 @@ def test_json_patch_changes_no_input(document, changes):
 
 
 @settings(max_examples=80)
-@given(documents, st.one_of(operations, values, st.lists(values, max_size=2)))
-def test_any_json_patch_is_applied_or_refused(document, change):
+@given(patched(), st.one_of(operations, values, st.lists(values, max_size=2), st.none()))
+def test_any_json_patch_is_applied_or_refused(drawn, junk):
+    document, changes = drawn
     untouched = copy.deepcopy(document)
     with contextlib.suppress(status.StatusError):
-        assert not nesting.is_too_deep(patch.apply_json_patch(document, change))
+        result = patch.apply_json_patch(document, changes if junk is None else junk)
+        assert isinstance(result, dict)
+        assert not nesting.is_too_deep(result)
     assert patch.json_equal(document, untouched)
 
 
@@ -163,5 +187,5 @@ def test_any_strategic_patch_is_applied_or_refused(document, change):
     untouched = copy.deepcopy((document, change))
     for tried in (change, {"spec": {"containers": change}}, {"metadata": {"finalizers": change}}):
         with contextlib.suppress(status.StatusError):
-            strategic.apply_strategic(document, tried, "core.v1.Pod")
+            assert isinstance(strategic.apply_strategic(document, tried, "core.v1.Pod"), dict)
     assert (document, change) == untouched

@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import datetime
 import string
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
@@ -73,15 +75,16 @@ def test_a_request_says_what_was_put_in(subject: names.Subject, asked: names.San
 def test_what_is_issued_verifies_for_its_purpose_only(
     subject: names.Subject, asked: names.Sans, profile: profiles.Profile
 ):
+    asked = dataclasses.replace(asked, dns=("a.example", *asked.dns))
     der = ROOT.issue(KEY.public, subject, asked, profile, NOW).der
-    if usages.CLIENT_AUTH in profile.usages:
-        verified = chains.verify([der], TRUST, chains.Client(), NOW)
-        assert verified.subject.common_name == subject.common_name
-        assert verified.sans == asked
-    else:
-        with pytest.raises(chains.ChainRefused) as caught:
-            chains.verify([der], TRUST, chains.Client(), NOW)
-        assert caught.value.reason == "WrongPurpose"
+    client, server = chains.Client(), chains.Server("a.example")
+    own, other = (client, server) if usages.CLIENT_AUTH in profile.usages else (server, client)
+    verified = chains.verify([der], TRUST, own, NOW)
+    assert verified.subject.common_name == subject.common_name
+    assert verified.sans == asked
+    with pytest.raises(chains.ChainRefused) as caught:
+        chains.verify([der], TRUST, other, NOW)
+    assert caught.value.reason == "WrongPurpose"
 
 
 @settings(max_examples=100, deadline=None)
@@ -101,21 +104,28 @@ def test_alternative_names_are_read_back(asked: names.Sans):
 
 @settings(max_examples=150, deadline=None)
 @given(st.binary(max_size=300), st.data())
-def test_garbage_is_refused_never_a_crash(garbage: bytes, data: st.DataObject):
+def test_garbage_is_refused_and_what_was_damaged_is_never_a_crash(garbage: bytes, data: st.DataObject):
     good = data.draw(st.sampled_from([ROOT.certificate.der, REQUEST]))
     at = data.draw(st.integers(0, len(good)))
     mutated = good[:at] + garbage[:4] + good[at + data.draw(st.integers(0, 4)) :]
-    for der in (garbage, mutated):
-        for read in (certificates.read, requests.parse_der, keys.public_from_spki, pins.of_certificate):
-            with contextlib.suppress(errors.Refused):
-                read(der)
-        with contextlib.suppress(chains.ChainRefused):
-            chains.verify([der, ROOT.certificate.der], TRUST, chains.Client(), NOW)
-    for text in (garbage, pem.encode("PRIVATE KEY", mutated)):
+    readers: tuple[Callable[[bytes], object], ...] = (
+        certificates.read,
+        requests.parse_der,
+        keys.public_from_spki,
+        pins.of_certificate,
+        lambda der: chains.verify([der, ROOT.certificate.der], TRUST, chains.Client(), NOW),
+        lambda der: keys.private_from_pem(pem.encode(pem.PRIVATE_KEY, der)),
+        lambda der: requests.parse(pem.encode(pem.CERTIFICATE_REQUEST, der)),
+    )
+    for read in readers:
+        with pytest.raises(errors.Refused):
+            read(garbage)
+        # It may be as good as it was, or in a place that nobody looks at.
         with contextlib.suppress(errors.Refused):
-            keys.private_from_pem(text)
-        with contextlib.suppress(errors.Refused):
-            requests.parse(text)
+            read(mutated)
+    for read in (keys.private_from_pem, requests.parse):
+        with pytest.raises(errors.Refused):
+            read(garbage)
 
 
 @settings(max_examples=100, deadline=None)
@@ -124,8 +134,9 @@ def test_a_seal_opens_in_its_place_only(value: bytes, place: bytes, other: bytes
     key_id, sealed = SEALER.seal(value, place)
     assert SEALER.unseal(key_id, sealed, place) == value
     if other != place:
-        with pytest.raises(errors.Refused):
+        with pytest.raises(errors.Refused) as caught:
             SEALER.unseal(key_id, sealed, other)
+        assert caught.value.reason == "SealBroken"
 
 
 @settings(max_examples=100, deadline=None)

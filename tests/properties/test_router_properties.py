@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import base64
 import urllib.parse
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -17,13 +18,18 @@ from handfast.apiserver.access import authz
 from handfast.apiserver.verbs import options
 from handfast.rules import access
 
-METHODS = st.sampled_from(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"]) | st.text(max_size=8)
+KNOWN = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"})
+METHODS = st.sampled_from([*sorted(KNOWN), "OPTIONS", "TRACE"]) | st.text(max_size=8)
 # Pieces that paths are made of, so that not every example is turned away at once.
 PIECES = st.sampled_from(
     ["api", "apis", "v1", "apps", "namespaces", "default", "secrets", "status", "finalize", "healthz", "", ".", "..",
      "%2F", "%2e", "%00", "%ff", "%c3%a4", "%", "%zz", "*", "\0", "?", "#", "a;b", "a=b", "&", "+"]
 ) | st.text(max_size=6)  # fmt: skip
 TARGETS = st.lists(PIECES, max_size=9).map("/".join) | st.text(max_size=40)
+# Nearly right: of targets from pieces alone, one in many hundreds is that of a resource.
+BEGINNINGS = st.sampled_from(["/api/v1", "/apis/apps/v1", "/api/v1/namespaces/default"])
+RESOURCES = st.lists(st.sampled_from(["secrets", "a", "status", "%2e", "a%2Fb", ".."]) | PIECES, max_size=4)
+NEARLY = st.builds("{}/{}".format, BEGINNINGS, RESOURCES.map("/".join))
 # What an object can be called: at least one character, and none that a URL would have to escape twice.
 SEGMENTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="/"), min_size=1, max_size=8)
 PODS = kinds.row("pods")
@@ -50,7 +56,17 @@ def _unless_refused(codes: set[int], work: Callable[[], T]) -> T | None:
 @hypothesis.settings(max_examples=60)
 @hypothesis.given(METHODS, TARGETS, TARGETS)
 def test_any_request_is_understood_or_refused(method: str, path: str, query: str) -> None:
-    known = method in {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"}
+    _understood_or_refused(method, path, query)
+
+
+@hypothesis.settings(max_examples=60)
+@hypothesis.given(st.sampled_from(sorted(KNOWN)), NEARLY, TARGETS)
+def test_any_request_for_a_resource_is_understood_or_refused(method: str, path: str, query: str) -> None:
+    _understood_or_refused(method, path, query)
+
+
+def _understood_or_refused(method: str, path: str, query: str) -> None:
+    known = method in KNOWN
     info = _unless_refused({400, 404} if known else {405}, lambda: request.parse(method, f"{path}?{query}"))
     assert known or info is None
     if info is None:
@@ -114,6 +130,17 @@ def test_any_options_are_understood_or_refused(query: dict[str, str], watch: boo
     assert isinstance(found.selection.labels, selectors.LabelSelector)
 
 
+def _packed(body: bytes) -> str:
+    return base64.urlsafe_b64encode(body).decode().rstrip("=")
+
+
+# As this server makes them, and nearly so.
+TOKENS = st.fixed_dictionaries(
+    {"rv": st.integers(-3, 2**63 - 1), "start": st.text(st.characters(exclude_categories=["Cs"]), max_size=9)},
+    optional={"v": st.sampled_from(["meta.k8s.io/v1", "meta.k8s.io/v2", 1]), "more": st.integers()},
+).map(lambda fields: _packed(msgspec.json.encode(fields)))
+
+
 @hypothesis.settings(max_examples=60)
 @hypothesis.given(
     st.integers(min_value=-1).filter(bool), st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
@@ -125,12 +152,17 @@ def test_continue_tokens_survive(version: int, start: str) -> None:
 
 
 @hypothesis.settings(max_examples=60)
-@hypothesis.given(st.text(max_size=60) | st.binary(max_size=60).map(lambda raw: raw.decode("latin-1")))
+@hypothesis.given(st.text(max_size=60) | st.binary(max_size=60).map(lambda raw: raw.decode("latin-1")) | TOKENS)
+@hypothesis.example(_packed(b'{"rv":1,"start":"","more":' + b"[" * 5000))
 def test_any_continue_token_is_understood_or_refused(text: str) -> None:
     found = _unless_refused({400}, lambda: options.Continue.parse(text))
-    assert found is None or found.rv != 0
+    if found is not None:
+        assert found.rv > 0 or found.rv == options.INCONSISTENT
+        assert "\0" not in found.start
+        assert options.Continue.parse(found.text()) == found
 
 
+FORM = "application/json;as={};v=v1;g=meta.k8s.io"
 MEDIA = st.lists(
     st.sampled_from(["application/json", "*/*", "text/html", ";", ",", "=", "as=Table", "v=v1", "g=meta.k8s.io", "q=0",
                      "q=1", "q=nan", "q=x", " "])
@@ -140,7 +172,12 @@ MEDIA = st.lists(
 
 
 @hypothesis.settings(max_examples=60)
-@hypothesis.given(MEDIA.map(";".join) | MEDIA.map(",".join) | MEDIA.map("".join))
+@hypothesis.given(
+    MEDIA.map(";".join)
+    | MEDIA.map(",".join)
+    | MEDIA.map("".join)
+    | st.lists(st.sampled_from([FORM.format("Table"), FORM.format("PartialObjectMetadata"), "text/html"])).map(",".join)
+)
 def test_any_accept_header_is_understood_or_refused(header: str) -> None:
     found = _unless_refused({406}, lambda: negotiate.shape(header))
     if found is not None:

@@ -136,5 +136,5 @@ def test_the_record_is_what_the_certificate_says(content: Content):
     issued = by.issue(content.holder, content.subject, content.sans, content.profile, content.now, content.ttl)
     facts = certificates.read(issued.der)
     assert (issued.serial, issued.not_before, issued.not_after) == (facts.serial, facts.not_before, facts.not_after)
-    assert (issued.fingerprint, issued.key) == (facts.fingerprint, facts.public_key.fingerprint)
+    assert (issued.fingerprint, issued.key_fingerprint) == (facts.fingerprint, facts.public_key.fingerprint)
     assert facts.sans == content.sans

@@ -43,7 +43,7 @@ encoded = st.binary(max_size=30).map(lambda octets: base64.b64encode(octets).dec
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.text(max_size=30) | near_tokens)
+@given(st.text(max_size=30) | near_tokens | good_tokens.map(lambda token: token.text))
 def test_the_grammar_is_that_of_the_pattern(text: str) -> None:
     wanted = re.fullmatch(r"[a-z0-9]{6}\.[a-z0-9]{16}", text, re.ASCII) is not None
     assert tokens.is_well_formed(text) is wanted

@@ -14,12 +14,11 @@ from prometheus_client import parser
 
 from handfast.api import handfast_kinds, signer_names
 from handfast.assembly import controllers
-from handfast.client import api, cache
+from handfast.client import api
 from handfast.controllers import loop
 from handfast.controllers.certificates import approver, cleaner, signer
 from handfast.controllers.certificates import authorities as signing_authorities
 from handfast.pki import certificates, keys, names, pem, request_names, requests
-from handfast.rules.certificates import signers
 from handfast.runtime import tasks
 from tests.scenarios import controlled as c
 from tests.scenarios import granting
@@ -38,7 +37,7 @@ JOINERS = "joiners"
 def files(world: worlds.World) -> dict[str, signing_authorities.Files]:
     """Every signer signs with the CA of the directory, as in `up`."""
     own = signing_authorities.Files(certificate=world.place.ca_certificate, key=world.place.ca_key, bundle=True)
-    return dict.fromkeys(signers.SIGNERS, own)
+    return dict.fromkeys(signer_names.SIGNERS, own)
 
 
 @contextlib.asynccontextmanager
@@ -47,13 +46,7 @@ async def running(world: worlds.World, *chosen: str, **more: Any) -> AsyncIterat
     authorities = signing_authorities.SigningAuthorities(files(world), world.clock)
     builds = controllers.known(c.CA_PEM, authorities=authorities, **more)
     async with c.as_controllers(world) as client, tasks.Group("process") as group:
-        informers = cache.Informers(client, world.clock)
-        context = loop.Context(client=client, informers=informers, clock=world.clock)
-        made = [builds[name](context) for name in chosen or ALL]
-        informers.start(group)
-        for controller in made:
-            group.start(controller.run(), name=controller.name)
-        yield made
+        yield c.started(group, client, world.clock, *(builds[name] for name in chosen or ALL))
 
 
 class Story(c.WorldStory):

@@ -14,7 +14,8 @@ from typing import Any, TypeVar
 from handfast.api import status
 from handfast.assembly import controllers
 from handfast.client import api, cache, connection, transport
-from handfast.controllers import loop
+from handfast.controllers import loop, role
+from handfast.runtime import clock as clocks
 from handfast.runtime import tasks
 from tests.world import world as worlds
 from tests.world.clock import MovableClock
@@ -118,6 +119,19 @@ def as_controllers(world: worlds.World) -> contextlib.AbstractAsyncContextManage
     return connected(world, world.place.controllers_kubeconfig)
 
 
+def started(
+    group: tasks.Group, client: api.Client, clock: clocks.Clock, *builds: role.Build
+) -> list[loop.Controller[Any]]:
+    """One process of these controllers, at work in the group."""
+    informers = cache.Informers(client, clock)
+    context = loop.Context(client=client, informers=informers, clock=clock)
+    made = [build(context) for build in builds]
+    informers.start(group)
+    for controller in made:
+        group.start(controller.run(), name=controller.name)
+    return made
+
+
 @contextlib.asynccontextmanager
 async def controlled(directory: pathlib.Path, *names: str, copies: int = 1) -> AsyncIterator[Story]:
     """A served world in which so many copies of the named controllers are at work."""
@@ -131,13 +145,7 @@ async def controlled(directory: pathlib.Path, *names: str, copies: int = 1) -> A
         for copy in range(copies):
             its_client = await stack.enter_async_context(connected(world))
             its_group = await stack.enter_async_context(tasks.Group(f"copy-{copy}"))
-            informers = cache.Informers(its_client, clock)
-            context = loop.Context(client=its_client, informers=informers, clock=clock)
-            made = [builds[name](context) for name in names]
-            informers.start(its_group)
-            for controller in made:
-                its_group.start(controller.run(), name=controller.name)
-            running += made
+            running += started(its_group, its_client, clock, *(builds[name] for name in names))
         story = Story(client, clock)
 
         async def ready() -> bool:

@@ -17,7 +17,7 @@ from prometheus_client import parser
 
 from handfast.api import kinds, machine_kinds
 from handfast.assembly import controllers
-from handfast.client import api, cache, connection, transport
+from handfast.client import api, connection, transport
 from handfast.controllers import loop
 from handfast.controllers.machines import approver as machine_approver
 from handfast.rules import controller_rights
@@ -135,29 +135,23 @@ def forbidden(story: Story) -> int:
 
 
 @contextlib.asynccontextmanager
-async def running_as_printed(story: Story, *chosen: str) -> AsyncIterator[None]:
+async def running_as_printed(story: Story, *chosen: str, **more: Any) -> AsyncIterator[None]:
     """These controllers with the account and the rights of `--print-manifest`, as on another API server."""
     for document in controller_rights.documents(chosen):
         row = next(row for row in kinds.builtin() if (row.api_version, row.kind) == _identity(document))
         # The namespaces of the settings and of a credential are there already.
-        there = (settings.NAMESPACE, bootstrapper.CONFIG_NAMESPACE)
-        if row.kind != "Namespace" or document["metadata"]["name"] not in there:
+        if row.kind != "Namespace" or await story.find(row, document["metadata"]["name"], "") is None:
             await story.client.create(row, document, namespace=document["metadata"].get("namespace", ""))
     path = f"/api/v1/namespaces/{controller_rights.NAMESPACE}/serviceaccounts/{controller_rights.ACCOUNT}/token"
     token = (await callers.make(story.world, path, {"spec": {}}))["status"]["token"]
     admin = connection.load(str(story.world.place.admin_kubeconfig))
     place = dataclasses.replace(admin, server=story.world.base, cert_pem=None, key_pem=None, token=token)
     link = transport.Transport(place, clock=story.clock)
-    builds = controllers.known(controlled.CA_PEM, selection=controllers.Selection(names=chosen))
+    builds = controllers.known(controlled.CA_PEM, selection=controllers.Selection(names=chosen), **more)
     try:
         async with tasks.Group("printed") as group:
             client = api.Client(link)
-            informers = cache.Informers(client, story.clock)
-            context = loop.Context(client=client, informers=informers, clock=story.clock)
-            built = [builds[name](context) for name in chosen]
-            informers.start(group)
-            for controller in built:
-                group.start(controller.run(), name=controller.name)
+            controlled.started(group, client, story.clock, *(builds[name] for name in chosen))
             yield
             group.end()
     finally:

@@ -71,14 +71,22 @@ async def codes(
 
 
 async def refused(
-    world: worlds.World, context: ssl.SSLContext, method: str, path: str, body: Any, code: int, says: str, **more: Any
-) -> None:
+    world: worlds.World,
+    context: ssl.SSLContext | None,
+    method: str,
+    path: str,
+    body: Any,
+    code: int,
+    says: str,
+    **more: Any,
+) -> worlds.Answer:
     """The request is refused in these words, and nothing is written."""
     before = world.server.replica.version
     answer = await world.request(method, path, body, context=context, **more)
     assert (answer.status, says in answer.message) == (code, True), f"{method} {path}: {answer.body!r}"
     await world.server.replica.fresh()
     assert world.server.replica.version == before
+    return answer
 
 
 def applied(kind: str, api_version: str, name: str, **rest: Any) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
-from tests.scenarios.granting import made
+from tests.scenarios import granting
 from tests.unit.apiserver import hooking
 from tests.world import world as worlds
 
@@ -39,7 +39,7 @@ async def install(world: worlds.World, kind: str, *webhooks: dict[str, Any], nam
         if webhook["rules"][0]["apiGroups"] == ["*"]:
             webhook["rules"] = rules()
     document = hooking.configuration(kind, *webhooks, name=name)
-    await made(world, f"{CONFIGURATIONS}/{kind.lower()}s", document)
+    await granting.made(world, f"{CONFIGURATIONS}/{kind.lower()}s", document)
 
 
 async def uninstall(world: worlds.World, kind: str, name: str = "config") -> None:
@@ -59,9 +59,4 @@ def add(path: str, value: Any) -> dict[str, Any]:
 
 async def refused(world: worlds.World, method: str, path: str, body: Any, code: int, says: str) -> worlds.Answer:
     """Refused in these words, and nothing is written."""
-    before = world.server.replica.version
-    answer = await world.request(method, path, body)
-    assert (answer.status, says in answer.message) == (code, True), answer.body
-    await world.server.replica.fresh()
-    assert world.server.replica.version == before
-    return answer
+    return await granting.refused(world, None, method, path, body, code, says)

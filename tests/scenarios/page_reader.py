@@ -28,9 +28,22 @@ STAY = {
     ".venv/bin/handfast up ": READY,
     "handfast serve controllers --kubeconfig ": "controllers started",
     "handfast node run ": "registered",
+    "handfast serve machine-config ": "configurations are served",
+    "handfast mesh run --service-account shop/web ": " runs at ",
 }
 # Commands that look at what may take a moment to come about: typed again until they show it.
-SETTLE = ("handfast node status", "handfast csr explain ", "handfast machine explain ", "grep -c ")
+SETTLE = (
+    "handfast node status",
+    "handfast node configuration status",
+    "handfast machine pools",
+    "handfast csr explain ",
+    "handfast machine explain ",
+    "handfast mesh run --service-account shop/client -- curl ",
+    "handfast mesh edges ",
+    "handfast mesh anchors rotate --dry-run",
+    "tail -n 1 calls.txt",
+    "grep -c ",
+)
 _MARK = "--- this command has ended with "
 
 

@@ -7,6 +7,7 @@ TLS, and the file is read when the server has stopped.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import contextlib
 import io
@@ -28,6 +29,8 @@ from tests.world import world as worlds
 pytestmark = pytest.mark.slow
 BOOTSTRAP = "foobar.circumnavigation"
 SECRETS = "/api/v1/namespaces/default/secrets"
+# A watch that begins with what there is waits for no version to come.
+FUTURE = "watch=true&sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan&resourceVersion=999999"
 NOBODY_KNOWS = {"username": "system:anonymous", "groups": ["system:unauthenticated"]}
 
 
@@ -196,6 +199,25 @@ class TestOutcomes:
         assert (started["responseStatus"]["code"], complete["responseStatus"]["code"]) == (200, 200)
         assert complete["annotations"]["handfast.dev/latency-us"] == "7500000"
         assert started["stageTimestamp"] == complete["requestReceivedTimestamp"] < complete["stageTimestamp"]
+
+    @pytest.mark.parametrize(
+        ("path", "code"),
+        [
+            ("/apis/frob.example.com/v1/frobs?watch=true", 404),
+            (f"{callers.CONFIG_MAPS}?watch=true&fieldSelector=data.a=b", 400),
+            (f"{callers.CONFIG_MAPS}?{FUTURE}", 504),
+        ],
+    )
+    async def test_a_watch_that_is_refused_has_not_started(
+        self, tmp_path: pathlib.Path, audit_file: pathlib.Path, path: str, code: int
+    ) -> None:
+        async with audited_world(tmp_path / "d", audit_file) as world:
+            refused = asyncio.ensure_future(world.get(path))
+            while not refused.done():
+                await world.movable().advance(1.0)
+            assert (await refused).status == code
+        [line] = [line for line in callers.audited(audit_file) if line["verb"] == "watch"]
+        assert (line["stage"], line["responseStatus"]["code"]) == ("ResponseComplete", code)
 
     async def test_too_many_requests(self, tmp_path: pathlib.Path, audit_file: pathlib.Path) -> None:
         few = limits_module.Limits(anonymous_per_second=0.001, anonymous_burst=2)

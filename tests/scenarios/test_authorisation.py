@@ -14,8 +14,6 @@ from typing import Any, ClassVar
 import pytest
 
 from handfast.assembly import controllers
-from handfast.client import cache
-from handfast.controllers import loop
 from handfast.runtime import tasks
 from tests.scenarios import controlled as c
 from tests.scenarios import refusals
@@ -197,9 +195,6 @@ class TestRules:
     async def test_aggregated_roles(self, tmp_path: pathlib.Path) -> None:
         name = "clusterrole-aggregation-controller"
         async with worlds.world(tmp_path / "d") as world, c.connected(world) as client:
-            informers = cache.Informers(client, world.clock)
-            context = loop.Context(client=client, informers=informers, clock=world.clock)
-            controller = controllers.known(c.CA_PEM)[name](context)
             story = c.Story(client, world.movable())
             selector = {"matchLabels": {"example.com/to-jane": "true"}}
             gathers = {"metadata": {"name": "jane"}, "aggregationRule": {"clusterRoleSelectors": [selector]}}
@@ -214,8 +209,7 @@ class TestRules:
                 return not await is_open()
 
             async with tasks.Group("controllers") as running:
-                informers.start(running)
-                running.start(controller.run(), name=name)
+                c.started(running, client, world.clock, controllers.known(c.CA_PEM)[name])
                 assert await is_closed()
                 part = {
                     "metadata": {"name": "part", "labels": {"example.com/to-jane": "true"}},

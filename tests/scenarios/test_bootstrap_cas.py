@@ -17,10 +17,8 @@ import pytest
 
 from handfast.api import objects, status
 from handfast.assembly import controllers
-from handfast.client import cache
-from handfast.controllers import loop
 from handfast.controllers.machines import client_ca
-from handfast.datadir.rotation import objects as rotation
+from handfast.datadir.rotation import trust_objects
 from handfast.pki import authority, certificates, keys, names, pem, profiles
 from handfast.rules import client_ca_bundle, user_names
 from handfast.rules.machines import bootstrapper, client_ca_sources, credential_end
@@ -123,10 +121,7 @@ async def at_work(story: Fleet, copies: int = 1) -> AsyncIterator[None]:
         for number in range(copies):
             client = await stack.enter_async_context(c.as_controllers(story.world))
             group = await stack.enter_async_context(tasks.Group(f"copy-{number}"))
-            informers = cache.Informers(client, story.clock)
-            running.append(build(loop.Context(client=client, informers=informers, clock=story.clock)))
-            informers.start(group)
-            group.start(running[-1].run(), name="client-ca")
+            running += c.started(group, client, story.clock, build)
 
         async def ready() -> bool:
             return all(controller.ready for controller in running)
@@ -457,21 +452,21 @@ async def test_a_rotation_goes_on_beside_it(tmp_path: pathlib.Path) -> None:
         # The next CA came through a source first; then it becomes the directory's own, and the source goes.
         await story.source(following.pem.decode(), USER_CA)
         await story.trusts(story.own(), following)
-        assert await rotation.trust_client_ca(story.client, following.certificate.der)
+        assert await trust_objects.trust_client_ca(story.client, following.certificate.der)
         await story.revoke(USER_CA)
         await story.quiet()
         await story.trusts(story.own(), following)
         # A source that still gives what is retired is named.
         await story.source(following.pem.decode(), USER_CA)
         fingerprint = following.certificate.fingerprint
-        assert await rotation.distrust_client_ca(story.client, [fingerprint])
+        assert await trust_objects.distrust_client_ca(story.client, [fingerprint])
         await story.trusts(story.own(), following)
-        (lacking,) = await rotation.outdated(story.client, unwanted=[fingerprint])
+        (lacking,) = await trust_objects.outdated(story.client, unwanted=[fingerprint])
         assert lacking == (
             "kube-system/extension-apiserver-authentication (given by openshift-kube-apiserver/user-client-ca)"
         )
         await story.revoke(USER_CA)
         await story.trusts(story.own())
-        assert await rotation.outdated(story.client, unwanted=[fingerprint]) == []
+        assert await trust_objects.outdated(story.client, unwanted=[fingerprint]) == []
         # What was not its own, it left alone.
         await story.trusts(signer, key=client_ca_bundle.SCOPED_KEY)

@@ -65,7 +65,7 @@ class Hammer(threading.Thread):
                 self.refusals.append(repr(error))
             finally:
                 connection.close()
-            self._ended.wait(0.01)
+            self._ended.wait(0.05)
 
     def end(self) -> None:
         self._ended.set()

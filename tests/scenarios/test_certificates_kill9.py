@@ -24,13 +24,13 @@ from typing import Any
 
 import pytest
 
+from handfast.api import signer_names
 from handfast.assembly import controllers
 from handfast.client import api, cache, connection, transport
 from handfast.controllers import loop
 from handfast.controllers.certificates import approver, signer
 from handfast.controllers.certificates import authorities as signing_authorities
 from handfast.pki import certificates, keys, pem
-from handfast.rules.certificates import signers
 from handfast.rules.ledger import entries, verification
 from handfast.rules.ledger import segments as ledger
 from handfast.runtime import clock as clocks
@@ -72,7 +72,7 @@ async def victim(server: str, directory: str, name: str, fatal: int) -> None:
     clock, root = clocks.SystemClock(), pathlib.Path(directory)
     place = dataclasses.replace(connection.load(str(root / "controllers.conf")), server=server)
     own = signing_authorities.Files(certificate=root / "pki" / "ca.crt", key=root / "pki" / "ca.key", bundle=True)
-    authorities = signing_authorities.SigningAuthorities(dict.fromkeys(signers.SIGNERS, own), clock)
+    authorities = signing_authorities.SigningAuthorities(dict.fromkeys(signer_names.SIGNERS, own), clock)
     builds = controllers.known(b"-", authorities=authorities)
     link, watcher = Counted(place, clock=clock), transport.Transport(place, clock=clock)
     client = api.Client(link)

@@ -25,7 +25,7 @@ from handfast.rules.ledger import entries as ledger_entries
 from tests.scenarios import certified as c
 from tests.scenarios import controlled
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.measured]
 SELF = "Auto approving self kubelet client certificate after SubjectAccessReview."
 JOIN = "Auto approving kubelet client certificate after SubjectAccessReview."
 SERVE = "Auto approving self kubelet serving certificate after SubjectAccessReview."
@@ -209,7 +209,7 @@ async def test_what_a_certificate_costs(tmp_path: pathlib.Path) -> None:
             before = story.calls()
             wanted = wishes.node_client("n1")
             asking = asyncio.ensure_future(
-                requesting.obtain(client, keys.generate(), wanted, clock=story.clock, seconds=300)
+                requesting.file_and_wait(client, keys.generate(), wanted, clock=story.clock, seconds=300)
             )
             await story.world.pass_time_until(asking, 0.05)
             assert asking.result().startswith(b"-----BEGIN CERTIFICATE-----")

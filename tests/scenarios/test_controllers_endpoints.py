@@ -217,3 +217,30 @@ async def test_events_end_an_hour_after_they_last_happened(tmp_path: pathlib.Pat
         assert await story.find(c.EVENTS, "renewed") is not None
         await story.clock.advance(1800)
         await story.gone(c.EVENTS, "renewed")
+
+
+@copies
+async def test_endpoints_that_people_write_are_mirrored(tmp_path: pathlib.Path, copies: int):
+    async with c.controlled(tmp_path, "endpointslice-mirroring-controller", copies=copies) as story:
+        await make_service(story, selector=None)
+        subset = {"ports": [{"port": 80}], "addresses": [{"ip": "192.0.2.1"}, {"ip": "2001:db8::1"}]}
+        metadata = {"name": "web", "labels": {"team": "a"}}
+        made = await story.client.create(ENDPOINTS, {"metadata": metadata, "subsets": [subset]}, namespace="default")
+
+        async def mirrored(**wanted: bool) -> None:
+            async def same() -> bool:
+                found = await endpoints(story)
+                return found == {address: (ready, 80) for address, ready in wanted.items()}
+
+            await story.eventually(same, str(wanted))
+
+        await mirrored(**{"192.0.2.1": True, "2001:db8::1": True})
+        rows = await slices(story)
+        assert {row["addressType"] for row in rows} == {"IPv4", "IPv6"}
+        assert {row["metadata"]["labels"]["team"] for row in rows} == {"a"}
+        made["subsets"] = [{"ports": [{"port": 80}], "notReadyAddresses": [{"ip": "192.0.2.2"}]}]
+        made = await story.client.update(ENDPOINTS, made)
+        await mirrored(**{"192.0.2.2": False})
+        made["metadata"]["labels"] = {"endpointslice.kubernetes.io/skip-mirror": "true"}
+        await story.client.update(ENDPOINTS, made)
+        await mirrored()

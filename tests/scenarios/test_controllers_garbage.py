@@ -15,7 +15,7 @@ import pytest
 from handfast.client import api
 from tests.scenarios import controlled as c
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.measured]
 copies = pytest.mark.parametrize("copies", [1, 2])
 GC = "garbage-collector-controller"
 

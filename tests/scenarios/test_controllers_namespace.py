@@ -100,3 +100,25 @@ async def test_many_namespaces_come_and_go_at_once(tmp_path: pathlib.Path, copie
         await story.gone(c.NAMESPACES, *names)
         left = await story.client.list(c.CONFIG_MAPS, api.Scope(field_selector="metadata.name=kube-root-ca.crt"))
         assert not {row["metadata"]["namespace"] for row in left} & set(names)
+
+
+async def test_a_pod_on_a_node_that_does_not_exist_holds_no_namespace(tmp_path: pathlib.Path):
+    async with c.controlled(tmp_path, *ALL, "pod-garbage-collector-controller") as story:
+        await story.client.create(c.NAMESPACES, {"metadata": {"name": "haunted"}})
+        await story.client.create(c.NODES, {"metadata": {"name": "going"}})
+        for name in ("nowhere", "going"):
+            spec = {"nodeName": name, "containers": [{"name": "c", "image": "i"}]}
+            await story.client.create(c.PODS, {"metadata": {"name": name}, "spec": spec}, namespace="haunted")
+        await story.client.delete(c.NAMESPACES, "haunted")
+
+        async def explained() -> bool:
+            found = await story.find(c.NAMESPACES, "haunted")
+            return "pods has" in str(found["status"].get("conditions"))
+
+        # Each has its grace period, and the one whose Node is there waits for that.
+        await story.eventually(explained)
+        await story.clock.advance(31)
+        await story.gone(c.PODS, "nowhere", namespace="haunted")
+        assert await story.find(c.PODS, "going", "haunted") is not None
+        await story.client.delete(c.NODES, "going")
+        await story.gone(c.NAMESPACES, "haunted")

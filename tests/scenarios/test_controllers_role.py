@@ -19,15 +19,14 @@ import pytest
 
 from handfast import errors
 from handfast.assembly import controllers
-from handfast.client import api
-from handfast.controllers import role as role_module
+from handfast.client import api, hearing
 from handfast.controllers.certificates import approver
 from handfast.rules import controller_rights
 from tests.scenarios import controlled as c
 from tests.world import world as worlds
 from tests.world.clock import MovableClock
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.measured]
 LEASES = api.Resource("coordination.k8s.io", "v1", "leases", True)
 
 
@@ -107,7 +106,7 @@ async def test_ready_at_work_and_stopped(tmp_path: pathlib.Path):
 
 async def test_not_ready_while_the_api_server_is_silent(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch):
     """It is stopped, as by `kill -STOP`: every connection stays open, and nothing comes."""
-    monkeypatch.setattr(role_module, "_ANSWER_SECONDS", 0.2)
+    monkeypatch.setattr(hearing, "_ANSWER_SECONDS", 0.2)
     async with served(tmp_path) as (world, story):
         role = Role(world, tmp_path)
         await story.eventually(role.ready)
@@ -120,13 +119,13 @@ async def test_not_ready_while_the_api_server_is_silent(tmp_path: pathlib.Path, 
         monkeypatch.setattr(world.server.listener._server, "request_handler", hangs)
 
         async def told() -> bool:
+            # A server's handler is what a connection got when it was made; one whose handshake was under way comes later.
+            for connection in world.server.listener._server.connections:
+                connection._request_handler = hangs
+            await world.movable().advance(10.0)
             code, text = await role.get("/readyz")
             return code == 500 and "[-]apiserver failed: the API server does not answer: did not answer in time" in text
 
-        # A server's handler is what a connection got when it was made.
-        for connection in world.server.listener._server.connections:
-            connection._request_handler = hangs
-        await world.movable().advance(10.0)
         await story.eventually(told)
         assert (await role.get("/livez"))[0] == 200
         monkeypatch.undo()

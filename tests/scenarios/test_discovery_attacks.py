@@ -188,8 +188,9 @@ async def test_refused_and_nothing_leaked(attack: Attack, reason: str, mallory: 
 @pytest.mark.parametrize("attack", [rewrites, strips_ours, swaps_kid, alg_none, another_ca_afterwards, redirects])
 async def test_refused_without_pins_too(attack: Attack, mallory: Authority) -> None:
     async with attacked(attack, mallory) as (_, attacker):
-        with pytest.raises(errors.Refused):
+        with pytest.raises(errors.Refused) as caught:
             await sought(attacker.port, pins=())
+        assert caught.value.reason == dict(ATTACKS)[attack]
         assert attacker.requests
         assert attacker.knows_nothing()
 

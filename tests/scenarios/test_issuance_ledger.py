@@ -8,12 +8,13 @@ import contextlib
 import dataclasses
 import datetime
 import pathlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
 
 import pytest
 
 from handfast.client import api, connection, transport
-from handfast.controllers.certificates import ledger as ledger_module
+from handfast.client import ledger as ledger_module
 from handfast.controllers.certificates import ledger_retention
 from handfast.rules.ledger import entries, verification
 from handfast.rules.ledger import segments as ledger
@@ -34,13 +35,29 @@ def entry(world: worlds.World, number: int, signer: str = "kube-apiserver-client
     )
 
 
+class Late(api.Client):
+    """Somebody else does something between what it reads and the first segment that it makes."""
+
+    before: Callable[[], Awaitable[None]] | None = None
+
+    async def create(self, *words: Any, **more: Any) -> dict[str, Any]:
+        before, self.before = self.before, None
+        if before is not None:
+            await before()
+        return await super().create(*words, **more)
+
+
 @contextlib.asynccontextmanager
-async def signer(world: worlds.World) -> AsyncIterator[ledger_module.Ledger]:
+async def signer(
+    world: worlds.World, before: Callable[[], Awaitable[None]] | None = None
+) -> AsyncIterator[ledger_module.Ledger]:
     """A ledger with the credential of the controllers, which is all that a signer has."""
     place = dataclasses.replace(connection.load(str(world.place.controllers_kubeconfig)), server=world.base)
     link = transport.Transport(place, clock=world.clock)
     try:
-        yield ledger_module.Ledger(api.Client(link), world.clock)
+        client = Late(link)
+        client.before = before
+        yield ledger_module.Ledger(client, world.clock)
     finally:
         await link.close()
 
@@ -60,6 +77,15 @@ async def test_two_signers_at_once(tmp_path: pathlib.Path) -> None:
         lines = [entries.decode_stored(line).request for segment in found for line in segment.entries]
         assert sorted(lines) == sorted(f"node-csr-{number}" for number in range(200))
         assert [segment.sealed for segment in found] == [True] * (len(found) - 1) + [False]
+
+
+async def test_of_two_signers_that_begin_a_chain_at_once_the_second_looks_again(tmp_path: pathlib.Path) -> None:
+    async with worlds.world(tmp_path / "d") as world, signer(world) as one:
+        async with signer(world, lambda: one.append(entry(world, 1))) as other:
+            await other.append(entry(world, 2))
+        (segment,) = await segments(world)
+        lines = [entries.decode_stored(line).request for line in segment.entries]
+        assert lines == ["node-csr-1", "node-csr-2"]
 
 
 async def test_nobody_changes_the_past(tmp_path: pathlib.Path) -> None:

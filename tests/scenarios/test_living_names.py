@@ -186,7 +186,7 @@ async def test_a_kubelet_that_lost_its_certificate_comes_through(tmp_path: pathl
         begun = story.clock.monotonic()
         wanted = wishes.node_client("n1")
         asking = asyncio.ensure_future(
-            requesting.obtain(client, keys.generate(), wanted, clock=story.clock, seconds=300)
+            requesting.file_and_wait(client, keys.generate(), wanted, clock=story.clock, seconds=300)
         )
         await story.world.pass_time_until(asking, 0.25)
         assert asking.result().startswith(b"-----BEGIN CERTIFICATE-----")

@@ -11,7 +11,8 @@ import pytest
 
 from handfast.api import machine_kinds
 from handfast.assembly import controllers
-from handfast.controllers.machines import inventory, node_link
+from handfast.client import machine_inventory as inventory
+from handfast.controllers.machines import node_link
 from handfast.rules.machines import group_versions, linking
 from tests.scenarios import certified, controlled
 from tests.scenarios import fleet_story as f

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import datetime as dt
+import datetime
 import hashlib
 import http.client
 import json
@@ -42,11 +42,11 @@ def signer(place: layout.Layout) -> authority.Authority:
     return issuers.choose(place.ca_certificate.read_bytes(), keys.private_from_pem(place.ca_key.read_bytes()))
 
 
-def nearly_due(place: layout.Layout, now: dt.datetime, seconds: float) -> None:
+def nearly_due(place: layout.Layout, now: datetime.datetime, seconds: float) -> None:
     """Put certificates there that are to be renewed in so many seconds: they were issued for fifteen minutes."""
     ca = signer(place)
-    issued_at = now - dt.timedelta(minutes=5) + dt.timedelta(seconds=seconds)
-    ttl = dt.timedelta(minutes=10)
+    issued_at = now - datetime.timedelta(minutes=5) + datetime.timedelta(seconds=seconds)
+    ttl = datetime.timedelta(minutes=10)
     key = keys.private_from_pem(place.apiserver_key.read_bytes())
     found = certificates.read(pem.one(place.apiserver_certificate.read_bytes(), pem.CERTIFICATE))
     subject = names.Subject(common_name="kube-apiserver")
@@ -246,9 +246,12 @@ class TestOnAMovableClock:
         assert await shown(world) == first
 
     async def test_a_bad_ca_file_changes_nothing(self, world: worlds.World) -> None:
+        jane = world.context_for("jane")
         world.place.ca_certificate.write_bytes(b"")
         await world.movable().advance(following.SECONDS * 2)
         assert (await world.get("/api")).status == 200
+        # A new connection, whose certificate the CA from before has signed.
+        assert (await world.get("/api", context=jane)).status == 200
 
     async def test_a_ca_that_is_added_to_the_file_passes_the_handshake_and_no_more(self, world: worlds.World) -> None:
         key = keys.generate()

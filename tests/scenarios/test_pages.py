@@ -28,6 +28,9 @@ LETTER = "access.md"
 ONE_STORY = ("joining.md", "node.md", "certificates.md", "ca.md")
 ON_ANOTHER = "cluster.md"
 FLEET = "machines.md"
+MESH = ("mesh.md", "mesh-revocation.md", "mesh-spiffe.md", "mesh-anchors.md")
+POLICY = "mesh-policy.md"
+WORKLOADS = ("mesh-run.md", "mesh-tour.md")
 # Page and command -> why it is not run. A row that is not needed fails.
 LEFT_OUT = {
     (
@@ -35,8 +38,15 @@ LEFT_OUT = {
         ".venv/bin/handfast up --dir /tmp/other",
     ): "writes to /tmp; test_up_lifecycle takes its ports away, too",
     (LETTER, "jq -r 'select("): "jq may not be there; the fields that it reads are in test_audit_trail",
+    (
+        "mesh-run.md",
+        "handfast mesh run --pod ",
+    ): "needs a machine that has joined; test_mesh_run runs it",
     ("interop.md", "KUBEADM="): "kubeadm is in no Debian package; run by whoever has one",
+    ("interop.md", "E2E_TEST="): "Kubernetes' suite is in no Debian package; run by whoever has built one",
     ("interop.md", "KUBELET="): "the kubelet is in no Debian package; run by whoever has one",
+    ("interop.md", "HANDFAST_IGNITION_VALIDATE="): "ignition-validate is in no Debian package; run by whoever has one",
+    ("interop.md", "KUBECTL="): "writes down what a kube-apiserver answers; run by whoever has one",
     ("interop.md", "KUBE_APISERVER="): "kube-apiserver is in no Debian package; run by whoever has one",
 }
 # What a page takes for granted -> how it comes about here; typed before the command.
@@ -156,6 +166,35 @@ def test_the_page_of_machine_fleets_works_as_written(home: pathlib.Path) -> None
         follow(reader, FLEET)
 
 
+@pytest.mark.slow
+def test_the_page_of_the_mesh_works_as_written(home: pathlib.Path) -> None:
+    with (
+        lone_machine.switched_on(home.parent, NODE, ADDRESS) as enter,
+        page_reader.Reader(home, variables(home), enter) as reader,
+    ):
+        for page in MESH:
+            follow(reader, page)
+
+
+@pytest.mark.slow
+def test_the_page_of_policy_in_the_mesh_works_as_written(home: pathlib.Path) -> None:
+    with (
+        lone_machine.switched_on(home.parent, NODE, ADDRESS) as enter,
+        page_reader.Reader(home, variables(home), enter) as reader,
+    ):
+        follow(reader, POLICY)
+
+
+@pytest.mark.slow
+def test_the_page_of_workloads_without_a_kubelet_works_as_written(home: pathlib.Path) -> None:
+    with (
+        lone_machine.switched_on(home.parent, NODE, ADDRESS) as enter,
+        page_reader.Reader(home, variables(home), enter) as reader,
+    ):
+        for page in WORKLOADS:
+            follow(reader, page)
+
+
 def write_account(home: pathlib.Path) -> None:
     """The kubeconfig that the page shows, with server, CA and token of here, as it says."""
     page = (ROOT / "docs" / ON_ANOTHER).read_text()
@@ -172,7 +211,7 @@ def write_account(home: pathlib.Path) -> None:
 
 
 def test_every_command_of_the_pages_is_run_or_says_why_not() -> None:
-    followed = {LETTER, *ONE_STORY, ON_ANOTHER, FLEET}
+    followed = {LETTER, *ONE_STORY, ON_ANOTHER, FLEET, *MESH, POLICY, *WORKLOADS}
     missed = []
     for page in test_page_claims.PAGES:
         run = {step.command for terminal in ("first", "second") for step in page_text.steps(page.read_text(), terminal)}

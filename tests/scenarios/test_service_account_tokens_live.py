@@ -23,8 +23,6 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric import utils as signatures
 
 from handfast.assembly import controllers, guard
-from handfast.client import cache
-from handfast.controllers import loop
 from handfast.controllers.cluster import service_account_tokens
 from handfast.pki import jwt, keys
 from handfast.runtime import tasks
@@ -248,7 +246,7 @@ class TestTokenReview:
         token = await callers.account_token(world)
         answer = await world.request("POST", callers.TOKEN_REVIEWS, {"spec": {"token": token, "audiences": [API]}})
         assert answer.status == 201
-        assert answer.json()["spec"] == {"audiences": [API]}
+        assert answer.json()["spec"] == {"token": token, "audiences": [API]}
         empty = await world.request("POST", callers.TOKEN_REVIEWS, {"spec": {}})
         assert (empty.status, empty.message) == (400, "token is required for TokenReview in authentication")
 
@@ -267,10 +265,7 @@ async def filled_by_its_controller(world: worlds.World) -> AsyncIterator[control
     signer = jwt.Signer(keys.private_from_pem(world.place.service_account_key.read_bytes()))
     build = controllers.known(world.place.ca_certificate.read_bytes(), signer)[service_account_tokens.NAME]
     async with controlled.connected(world) as client, tasks.Group("controller") as group:
-        informers = cache.Informers(client, world.clock)
-        controller = build(loop.Context(client=client, informers=informers, clock=world.clock))
-        informers.start(group)
-        group.start(controller.run(), name=controller.name)
+        controlled.started(group, client, world.clock, build)
         yield controlled.Story(client, world.movable())
 
 

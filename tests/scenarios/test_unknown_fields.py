@@ -50,11 +50,6 @@ async def test_every_way_to_write(world: worlds.World) -> None:
         (Row("PATCH", path, {"data": {"a": "2"}, **ODD}, media=MERGE), 200),
         (Row("PATCH", path, {"data": {"a": "3"}, **ODD}, media=STRATEGIC), 200),
         (Row("PATCH", path, [{"op": "add", "path": "/colour", "value": ODD}], media=JSON_PATCH), 200),
-        (Row("PATCH", path + "?fieldManager=m", {**NAMED, "data": {"b": "1"}, **ODD}, media=APPLY), 200),
-        (
-            Row("PATCH", f"{CONFIG_MAPS}/z?fieldManager=m", {**NAMED, "metadata": {"name": "z"}, **ODD}, media=APPLY),
-            201,
-        ),
     ]
     for row, code in ways:
         answer = await sent(world, row, code)
@@ -67,9 +62,57 @@ async def test_every_way_to_write(world: worlds.World) -> None:
         assert "colour" not in str(kept["metadata"].get("managedFields")), row
         strict = row._replace(path=row.path + ("&" if "?" in row.path else "?") + "fieldValidation=Strict")
         refusal = await refusals.send(world, strict)
-        assert (refusal.status, 'unknown field "colour"' in refusal.message) == (400, True), row
+        # Of a patch it is the object behind it that would have the field.
+        code = 422 if row.method == "PATCH" else 400
+        assert (refusal.status, 'unknown field "colour"' in refusal.message) == (code, True), row
         silent = row._replace(path=strict.path.replace("Strict", "Ignore") + "&dryRun=All")
         assert "Warning" not in (await refusals.send(world, silent)).headers, row
+
+
+async def test_what_is_applied_has_none_whatever_the_client_says_about_fields(world: worlds.World) -> None:
+    await sent(world, Row("POST", CONFIG_MAPS, {"metadata": {"name": "x"}}), 201)
+    for mode in ("", "&fieldValidation=Warn", "&fieldValidation=Ignore", "&fieldValidation=Strict"):
+        for name in ("x", "new"):
+            applied = {**NAMED, "metadata": {"name": name, "odd": 1}, **ODD}
+            row = Row("PATCH", f"{CONFIG_MAPS}/{name}?fieldManager=m{mode}", applied, media=APPLY)
+            refusal = await refusals.send(world, row)
+            assert (refusal.status, refusal.message) == (
+                400,
+                (
+                    f"failed to create typed patch object (/{name}; /v1, Kind=ConfigMap): errors:\n"
+                    "  .metadata.odd: field not declared in schema\n"
+                    "  .colour: field not declared in schema"
+                ),
+            )
+
+
+async def test_a_repeated_key_of_what_is_applied_is_told_with_its_line(world: worlds.World) -> None:
+    body = b"apiVersion: v1\nkind: ConfigMap\ndata:\n  a: '1'\n  a: '2'\n"
+    row = Row("PATCH", f"{CONFIG_MAPS}/x?fieldManager=m", body, media=APPLY)
+    refusal = await refusals.send(world, row._replace(path=row.path + "&fieldValidation=Strict"))
+    assert (refusal.status, refusal.message) == (
+        400,
+        'error strict decoding YAML: yaml: unmarshal errors:\n  line 5: key "a" already set in map',
+    )
+    answer = await sent(world, row, 201)
+    assert answer.headers.getall("Warning") == ['299 - "line 5: key \\"a\\" already set in map"']
+    assert answer.json()["data"] == {"a": "2"}
+
+
+async def test_what_is_odd_in_a_json_patch_itself_is_told_too(world: worlds.World) -> None:
+    await sent(world, Row("POST", CONFIG_MAPS, {"metadata": {"name": "x"}}), 201)
+    body = (
+        b'[{"op":"add","path":"/data","value":{"a":"1"},"value":{"a":"2"}},'
+        b'{"op":"test","path":"/data","value":{"a":"2"},"odd":1}]'
+    )
+    row = Row("PATCH", f"{CONFIG_MAPS}/x", body, media=JSON_PATCH)
+    refusal = await refusals.send(world, row._replace(path=row.path + "?fieldValidation=Strict"))
+    texts = ['json patch duplicate field "[0].value"', 'json patch unknown field "[1].odd"']
+    assert refusal.status == 422
+    assert refusal.message.endswith("strict decoding error: " + ", ".join(texts))
+    answer = await sent(world, row)
+    assert answer.json()["data"] == {"a": "2"}
+    assert len(answer.headers.getall("Warning")) == len(texts)
 
 
 async def test_subresources_and_questions(world: worlds.World) -> None:

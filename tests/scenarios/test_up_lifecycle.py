@@ -109,7 +109,8 @@ def test_a_person_reads_few_lines_and_then_what_to_type(directory, taken):
         assert terminal.process.wait(30) == 0, terminal.text
     plain = re.sub(r"\x1b\[[0-9;]*m", "", text)
     before, page = plain.split("\nHandfast is ready\n\n")
-    *lines, warning = before.splitlines()
+    # A slow machine may say that a request held the loop.
+    *lines, warning = (line for line in before.splitlines() if "held the event loop" not in line)
     api, admin = (urls.urlsplit(facts[name]).port for name in ("apiserver", "controllersAdmin"))
     assert api != 6443
     assert admin != 9990
@@ -120,6 +121,7 @@ def test_a_person_reads_few_lines_and_then_what_to_type(directory, taken):
         rf"\d\d:\d\d:\d\d INFO    API server started address=127.0.0.1:{api} logger=\S+",
         r"\d\d:\d\d:\d\d INFO    controllers started count=\d+ logger=\S+",
     )
+    assert len(lines) == len(expected), lines
     for line, pattern in zip(lines, expected, strict=True):
         assert re.fullmatch(pattern, line), line
     assert warning.startswith("warning: whoever holds the token ")

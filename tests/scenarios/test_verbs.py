@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import io
 import pathlib
 from typing import Any
 
@@ -217,6 +218,50 @@ async def test_server_side_apply_creates_updates_and_removes(world: worlds.World
     assert (nobody.status, nobody.reason) == (422, "Invalid")
 
 
+def owners(answer: worlds.Answer) -> list[tuple[str, str, str, list[str]]]:
+    """Who is in the record: manager, operation, subresource and the fields of the object."""
+    return [
+        (row["manager"], row["operation"], row.get("subresource", ""), sorted(row["fieldsV1"]))
+        for row in answer.json()["metadata"].get("managedFields", [])
+    ]
+
+
+async def test_who_owns_what_is_recorded_from_creation(world: worlds.World) -> None:
+    url = "/apis/apps/v1/namespaces/default/deployments"
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    spec = {"replicas": 1, "selector": {"matchLabels": {"a": "b"}}, "template": template}
+    deployment = {"metadata": {"name": "web", "labels": {"a": "b"}}, "spec": spec, "status": {"replicas": 7}}
+    made = await world.request("POST", f"{url}?fieldManager=maker", deployment)
+    own = ("maker", "Update", "", ["f:metadata", "f:spec"])
+    assert owners(made) == [own]
+    # The status is the controller's, through its own door; the number of replicas is theirs who scale.
+    headers = {"Content-Type": "application/merge-patch+json", "User-Agent": "controller/v1 (linux)"}
+    reported = {"spec": {"replicas": 9}, "status": {"replicas": 1}}
+    answer = await world.request("PATCH", f"{url}/web/status", reported, headers=dict(headers))
+    assert owners(answer) == [("controller", "Update", "status", ["f:status"]), own]
+    await world.request("PATCH", f"{url}/web/scale?fieldManager=hpa", {"spec": {"replicas": 3}}, headers=dict(headers))
+    found = (await world.get(f"{url}/web")).json()
+    rows = {row["manager"]: row for row in found["metadata"]["managedFields"]}
+    assert rows["hpa"]["fieldsV1"] == {"f:spec": {"f:replicas": {}}}
+    assert "f:replicas" not in rows["maker"]["fieldsV1"]["f:spec"]
+    # Sent back as it was read, nothing is written.
+    again = await world.request("PUT", f"{url}/web?fieldManager=idle", found)
+    assert again.json()["metadata"] == found["metadata"]
+    # Cleared, and not begun again by an update.
+    found["metadata"]["managedFields"] = []
+    assert owners(await world.request("PUT", f"{url}/web", found)) == []
+    assert owners(await merge(world, f"{url}/web", {"spec": {"replicas": 5}})) == []
+
+
+async def test_leases_and_events_are_recorded_from_their_first_apply_on(world: worlds.World) -> None:
+    url = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
+    assert owners(await world.request("POST", url, {"metadata": {"name": "l"}, "spec": {"holderIdentity": "x"}})) == []
+    media = {"Content-Type": "application/apply-patch+yaml"}
+    applied = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "l", "labels": {"a": "b"}}}
+    answer = await world.request("PATCH", f"{url}/l?fieldManager=me", applied, headers=media)
+    assert owners(answer) == [("me", "Apply", "", ["f:metadata"]), ("before-first-apply", "Update", "", ["f:spec"])]
+
+
 async def test_dry_run_stores_nothing(world: worlds.World) -> None:
     answer = await world.request("POST", f"{PATH}?dryRun=All", {"metadata": {"name": "a"}})
     assert answer.status == 201
@@ -375,3 +420,18 @@ async def test_an_administrator_acts_as_another_with_that_ones_rights(world: wor
     assert (await world.get(PATH, headers={"Impersonate-Group": "system:masters"})).status == 400
     both = {"Impersonate-User": "somebody", "Impersonate-Group": "system:masters"}
     assert (await world.get(PATH, headers=both)).status == 200
+
+
+async def test_an_object_that_is_too_large_uses_no_quota_up(world: worlds.World) -> None:
+    quotas = "/api/v1/namespaces/default/resourcequotas"
+    await world.request("POST", quotas, {"metadata": {"name": "one"}, "spec": {"hard": {"secrets": "1"}}})
+    counted = {"status": {"hard": {"secrets": "1"}, "used": {"secrets": "0"}}}
+    assert (await merge(world, f"{quotas}/one/status", counted)).status == 200
+    secrets = "/api/v1/namespaces/default/secrets"
+    labels = {"metadata": {"name": "s", "labels": {f"{'k' * 40}{number}": "v" * 63 for number in range(14_000)}}}
+    body = io.BytesIO(msgspec.json.encode(labels))
+    large = await world.request("POST", secrets, data=body, headers={"Content-Type": "application/json"})
+    assert large.status == 413, large.message
+    assert (await world.request("POST", secrets, {"metadata": {"name": "s"}})).status == 201
+    refused = await world.request("POST", secrets, {"metadata": {"name": "more"}})
+    assert (refused.status, "exceeded quota: one" in refused.message) == (403, True)

@@ -162,8 +162,9 @@ async def test_a_version_before_the_start_of_this_server_is_expired(tmp_path: pa
         assert (await stream.next())["object"]["code"] == 410
 
 
-async def test_a_version_from_the_future_is_refused_after_a_wait(world: worlds.World) -> None:
-    asking = asyncio.ensure_future(world.get(f"{PATH}?watch=1&resourceVersion=99999999"))
+async def test_a_state_from_the_future_is_refused_after_a_wait(world: worlds.World) -> None:
+    query = "watch=1&resourceVersion=99999999&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"
+    asking = asyncio.ensure_future(world.get(f"{PATH}?{query}"))
     await world.pass_time_until(asking)
     answer = await asking
     assert answer.status == 504

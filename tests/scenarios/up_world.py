@@ -20,9 +20,13 @@ from urllib import parse as urls
 
 from handfast.bootstrap import kubeconfig
 from handfast.runtime import tls
+from tests.world import looking
 
 COMMAND = (sys.executable, "-m", "handfast")
-FREE = ("--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
+FREE = (
+    *("--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"),
+    *("--machine-config-listen", "127.0.0.1:0", "--machine-config-admin-listen", "127.0.0.1:0"),
+)
 ENDED = ""
 
 
@@ -33,8 +37,13 @@ def environment() -> dict[str, str]:
 
 def run(*arguments: object, seconds: float = 60) -> subprocess.CompletedProcess[str]:
     """A command that is expected to end by itself."""
+    return run_in(environment(), *arguments, seconds=seconds)
+
+
+def run_in(variables: Mapping[str, str], *arguments: object, seconds: float = 60) -> subprocess.CompletedProcess[str]:
+    """The same with these variables."""
     words = [*COMMAND, *map(str, arguments)]
-    return subprocess.run(words, capture_output=True, text=True, timeout=seconds, env=environment(), check=False)
+    return subprocess.run(words, capture_output=True, text=True, timeout=seconds, env=dict(variables), check=False)
 
 
 def alive(pid: int) -> bool:
@@ -47,10 +56,12 @@ def alive(pid: int) -> bool:
 
 
 def until(question: Any, seconds: float = 20, what: str = "it") -> None:
-    deadline = time.monotonic() + seconds
+    begun = looked = time.monotonic()
     while not question():
-        assert time.monotonic() < deadline, f"waited {seconds} s for {what}"
-        time.sleep(0.02)
+        now = time.monotonic()
+        assert now < begun + seconds, f"waited {seconds} s for {what}"
+        time.sleep(looking.pause(now - looked, now - begun))
+        looked = time.monotonic()
 
 
 def context_of(path: pathlib.Path) -> ssl.SSLContext:
@@ -145,7 +156,7 @@ class Up:
 
     def ready(self) -> Self:
         with contextlib.suppress(queue.Empty):
-            if (text := self._lines.get(timeout=60)) != ENDED:
+            if (text := self._lines.get(timeout=120)) != ENDED:
                 self.facts = json.loads(text)
                 return self
         raise AssertionError(f"not ready:\n{self.log.read_text()}")

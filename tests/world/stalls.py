@@ -25,7 +25,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Self, TypeVar
 
 from handfast.bootstrap import kubeconfig, tokens
@@ -49,6 +49,9 @@ _BINDINGS = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings"
 _CLUSTER_BINDINGS = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
 # CPU seconds of `calibrate` on a quiet machine of the kind that the bounds were chosen on.
 QUIET = 0.0150
+# … and of reading a text of three million letters.
+QUIET_TEXT = 0.0070
+_TEXT = json.dumps({"k": "a" * 3_000_000})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,7 +113,8 @@ class Hung(Exception):
 def calibrate() -> float:
     """How many times slower this machine computes now than the one that the bounds were chosen on; at least 1."""
     best = min(_fixed_work() for _ in range(5))
-    return max(1.0, best / QUIET)
+    text = min(_fixed_reading() for _ in range(5))
+    return max(1.0, best / QUIET, text / QUIET_TEXT)
 
 
 def _fixed_work() -> float:
@@ -118,6 +122,15 @@ def _fixed_work() -> float:
     found: dict[str, int] = {}
     for number in range(30_000):
         found[f"k{number}"] = len(found) + number % 7
+    return time.thread_time() - begun
+
+
+def _fixed_reading() -> float:
+    """Large texts cost memory, which neighbours use up in another measure than they do a core."""
+    begun = time.thread_time()
+    read = json.loads(_TEXT)
+    read["k"].encode().decode().isascii()
+    re.search("b", read["k"])
     return time.thread_time() - begun
 
 
@@ -434,8 +447,11 @@ class Worlds:
             except Hung as error:
                 self.close()
                 return Stall(attack.name, PATIENCE, PATIENCE, 0, "Hung", str(error), PATIENCE)
-            if best is None or found.held < best.held:
+            if best is None:
                 best = found
+            # Each by itself: the try that computed least may be the one that waited for a core.
+            least = min(best, found, key=lambda stall: stall.held)
+            best = replace(least, wall=min(best.wall, found.wall))
             if best.held <= bound and best.wall <= wall:
                 break
         assert best is not None

@@ -27,7 +27,7 @@ from handfast.bootstrap import kubeconfig
 from handfast.datadir import layout, preparation
 from handfast.pki import authority, keys, names, pem, profiles
 from handfast.runtime import addresses, tls
-from handfast.runtime import clock as clock_module
+from handfast.runtime import clock as clocks
 from handfast.store import protocol
 from tests.world.clock import MovableClock
 
@@ -55,7 +55,7 @@ class Answer:
 class World:
     """One server and its administrator."""
 
-    def __init__(self, server: apiserver.ApiServer, place: layout.Layout, clock: clock_module.Clock) -> None:
+    def __init__(self, server: apiserver.ApiServer, place: layout.Layout, clock: clocks.Clock) -> None:
         self.server = server
         self.place = place
         self.clock = clock
@@ -143,7 +143,7 @@ class World:
 async def world(
     directory: pathlib.Path,
     *,
-    clock: clock_module.Clock | None = None,
+    clock: clocks.Clock | None = None,
     limits: limits_module.Limits | None = None,
     store: protocol.Store | None = None,
     guard: guard_module.GuardOptions | None = None,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns a document of a kind that is served under two names from one to the other: Events and custom resources.
+"""Turns a document of a kind that is served under two names from one to the other: Events, autoscalers and custom resources.
 
 `core/v1` is how Events are stored; `events.k8s.io/v1` says the same with other keys. The versions of a custom resource
 differ in nothing but their apiVersion, and an object may still be stored in a version that was the storage version once.
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from handfast.api import kinds
+from handfast.api import autoscaler_versions, kinds
 
 # (key of core/v1, key of events.k8s.io/v1); every other key is the same in both.
 _EVENT_KEYS = (
@@ -23,6 +23,7 @@ _EVENT_KEYS = (
     ("count", "deprecatedCount"),
     ("reportingComponent", "reportingController"),
 )
+_AUTOSCALERS = ("autoscaling", "horizontalpodautoscalers")
 _TO_STORED = {new: old for old, new in _EVENT_KEYS}
 _TO_SERVED = dict(_EVENT_KEYS)
 
@@ -31,6 +32,8 @@ def to_stored(kind: kinds.Kind, document: dict[str, Any]) -> dict[str, Any]:
     """The document as it is stored; a new dictionary if anything had to change."""
     if _is_single(kind) or document.get("apiVersion") == kind.storage_api_version:
         return document
+    if kind.resource == _AUTOSCALERS:
+        return autoscaler_versions.to_v2(document)
     return _renamed(document, _TO_STORED if kind.message else {}, kind.storage_api_version, kind.kind)
 
 
@@ -38,6 +41,8 @@ def to_served(kind: kinds.Kind, document: dict[str, Any]) -> dict[str, Any]:
     """The stored document as this kind serves it; a new dictionary if anything had to change."""
     if _is_single(kind) or document.get("apiVersion") == kind.api_version:
         return document
+    if kind.resource == _AUTOSCALERS:
+        return autoscaler_versions.to_v1(document)
     return _renamed(document, _TO_SERVED if kind.message else {}, kind.api_version, kind.kind)
 
 

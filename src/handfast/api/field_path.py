@@ -14,6 +14,12 @@ from dataclasses import dataclass
 MAX_TEXT = 512
 
 
+class Key(str):
+    """The key of an entry, which stands in brackets: `data[a.b]`."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Path:
     """A key or an index, below another path or at the top."""
@@ -36,6 +42,8 @@ def render(steps: Iterable[str | int]) -> str:
     for step in steps:
         if isinstance(step, int):
             text += f"[{step}]"
+        elif isinstance(step, Key):
+            text += f"[{step[: MAX_TEXT + 1]}]"
         else:
             text += ("." if text else "") + step[: MAX_TEXT + 1]
         if len(text) > MAX_TEXT:

@@ -3,7 +3,8 @@
 
 The rows have the form of custom resources, so that checking, printing, `explain` and apply need no code of their own;
 `definition` gives the same kind as a CustomResourceDefinition, for a cluster whose API server is another. What an
-object of such a kind brings about is elsewhere: revocation is `rules.revocation`, the issuance ledger `rules.ledger.segments`.
+object of such a kind brings about is elsewhere: revocation is `rules.revocation`, the issuance ledger `rules.ledger.segments`,
+policy in the mesh `rules.mesh.policy`.
 """
 
 from __future__ import annotations
@@ -14,25 +15,27 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from handfast.api import kind_schemas as parts
-from handfast.api import kinds
+from handfast.api import kinds, mesh_schemas
+from handfast.api import mesh_workload_schemas as workloads
 
 GROUP: Final = "handfast.dev"
 _VERSION: Final = "v1alpha1"
 # What a Revocation gives as its reason when nobody gave one: the word of RFC 5280, section 5.3.1.
 UNSPECIFIED: Final = "unspecified"
 # What a Revocation can name; at least one.
-TARGETS: Final = ("node", "user", "serialNumber", "keyFingerprint")
+TARGETS: Final = ("node", "user", "serialNumber", "keyFingerprint", "pod")
 
 _SUBDOMAIN: Final = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
 # 20 octets, and the zero octet that DER puts before a high bit.
 _SERIAL: Final = r"^((0[xX])?[0-9a-fA-F]{1,42}|[0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){1,20})$"
+_LABEL: Final = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 _INSTANT: Final = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-5][0-9](\.[0-9]{1,9})?(Z|[+-][0-9]{2}:[0-9]{2})$"
 
 
 _SPEC: Final[Mapping[str, Any]] = {
     "type": "object",
     "description": (
-        "Whom to refuse, by at least one of node, user, serialNumber and keyFingerprint. "
+        "Whom to refuse, by at least one of node, user, serialNumber, keyFingerprint and pod. "
         "Where several are given, each of them is refused."
     ),
     "anyOf": [{"required": [target]} for target in TARGETS],
@@ -58,6 +61,21 @@ _SPEC: Final[Mapping[str, Any]] = {
             "Public key of client certificates, sha256: and the hex of the SHA-256 of its SubjectPublicKeyInfo. "
             "Refuses every certificate of that key.",
             pattern="^sha256:[0-9a-fA-F]{64}$",
+        ),
+        "pod": parts.structure(
+            "A Pod. Refuses the tokens of service accounts that are bound to it, and in the mesh every certificate that "
+            "was issued for one of them.",
+            {
+                "namespace": parts.text("Namespace of the Pod.", minLength=1, maxLength=63, pattern=_LABEL),
+                "name": parts.text("Name of the Pod.", minLength=1, maxLength=253, pattern=_SUBDOMAIN),
+                "uid": parts.text(
+                    "UID of the Pod. Absent: every Pod of this name is refused, also one made later.",
+                    minLength=1,
+                    maxLength=128,
+                    pattern="^[^/]*$",
+                ),
+            },
+            required=["namespace", "name"],
         ),
         "reason": parts.text(
             "Why, for people; it is in the server's log and, of a node, on its Node. It is not told to who is refused.",
@@ -122,6 +140,7 @@ _LOG_SCHEMA: Final[Mapping[str, Any]] = {
                 },
                 "sealed": {"type": "boolean", "description": "Whether it is closed for good."},
                 "hash": parts.text("Of a sealed segment, the SHA-256 of its last line.", pattern=_HASH),
+                "chain": parts.text("Which chain it is of; without one, that of Kubernetes' signers.", enum=["mesh"]),
             },
         },
     },
@@ -133,6 +152,7 @@ _COLUMNS: Final = (
     parts.column("User", ".spec.user", "User that is refused."),
     parts.column("Serial", ".spec.serialNumber", "Serial number of the certificate that is refused."),
     parts.column("Key", ".spec.keyFingerprint", "Public key that is refused.", priority=1),
+    parts.column("Pod", ".spec.pod.name", "Pod that is refused."),
     parts.column("Reason", ".spec.reason", "Why."),
     parts.column("Expires", ".spec.expires", "When it ends."),
     parts.column("Age", ".metadata.creationTimestamp", "Time since it was created.", kind="date"),
@@ -173,6 +193,27 @@ ISSUANCE_LOG: Final = _kind(
     schema=_LOG_SCHEMA,
     columns=_LOG_COLUMNS,
 )
+MESH_POLICY: Final = _kind(
+    kind="MeshPolicy",
+    plural="meshpolicies",
+    singular="meshpolicy",
+    short_names=("mp",),
+    listed_as="MeshPolicyList",
+    namespaced=True,
+    schema=mesh_schemas.POLICY,
+    columns=mesh_schemas.POLICY_COLUMNS,
+)
+MESH_WORKLOAD: Final = _kind(
+    kind="MeshWorkload",
+    plural="meshworkloads",
+    singular="meshworkload",
+    short_names=("mw",),
+    listed_as="MeshWorkloadList",
+    namespaced=True,
+    subresources=(kinds.Subresource(name="status", kind="MeshWorkload"),),
+    schema=workloads.SCHEMA,
+    columns=workloads.COLUMNS,
+)
 # As a request, or the store, names them.
 REVOCATIONS: Final = REVOCATION.resource
 ISSUANCE_LOGS: Final = ISSUANCE_LOG.resource
@@ -180,7 +221,7 @@ ISSUANCE_LOGS: Final = ISSUANCE_LOG.resource
 
 def rows() -> tuple[kinds.Kind, ...]:
     """Every row, in discovery order."""
-    return REVOCATION, ISSUANCE_LOG
+    return REVOCATION, ISSUANCE_LOG, MESH_POLICY, MESH_WORKLOAD
 
 
 def definition(kind: kinds.Kind) -> dict[str, Any]:

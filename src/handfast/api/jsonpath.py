@@ -89,7 +89,7 @@ _TOKEN = re.compile(
     r"""\.(?P<star>\*)
       | \.(?P<key>(?:\\.|[^.\[\]\\*'"(){}\s])+)
       | \['(?P<quoted>[^']*)'\] | \["(?P<double>[^"]*)"\]
-      | \[(?P<index>-?[0-9]+)\]
+      | \[(?P<index>-?[0-9]{1,18})\]
       | (?P<all>\[\*\])
       | \[\?\(\s*@(?P<path>(?:\\.|[^=!<>)\s\\])*)\s*(?:(?P<op>==|!=|<=|>=|<|>)\s*(?P<literal>"[^"]*"|'[^']*'|[^)\s]+)\s*)?\)\]
     """,
@@ -146,7 +146,8 @@ def _literal(source: str) -> Any:
         return source[1:-1]
     try:
         return json.loads(source)
-    except ValueError:
+    # The nesting of hostile JSON ends in a RecursionError.
+    except (ValueError, RecursionError):
         return source
 
 

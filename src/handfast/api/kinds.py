@@ -59,7 +59,7 @@ class Kind:
     categories: tuple[str, ...] = ()
     verbs: tuple[str, ...] = ALL_VERBS
     subresources: tuple[Subresource, ...] = ()
-    # Field-selector path -> path in the stored document (`?x`: what absent means). metadata.name and metadata.namespace are
+    # Field-selector path -> path in the stored document (`objects.field_text` reads it). metadata.name and metadata.namespace are
     # always there.
     selectable: Mapping[str, str] = field(default_factory=dict)
     # The group-version objects are stored as; empty: the served one.
@@ -76,6 +76,8 @@ class Kind:
     # Custom resources only: the structural schema, verbatim, and the printer columns of the definition.
     schema: Mapping[str, Any] | None = None
     columns: tuple[Mapping[str, Any], ...] = ()
+    # What every answer warns of; empty: nothing.
+    deprecation: str = ""
     # Their list kind where it is not the kind and "List".
     listed_as: str = ""
     # Where /scale finds the wanted replicas, the actual ones, and the selector.
@@ -109,6 +111,11 @@ class Kind:
     def key(self, namespace: str, name: str) -> str:
         return f"{self.prefix}{namespace}/{name}" if self.namespaced else self.prefix + name
 
+    @property
+    def is_computed(self) -> bool:
+        """Whether its objects are made when they are read, and stored by nobody."""
+        return self.verbs == _READ
+
     def subresource(self, name: str) -> Subresource | None:
         return next((row for row in self.subresources if row.name == name), None)
 
@@ -139,7 +146,7 @@ _EVENTS = {
     },
     "reason": "reason",
     "reportingComponent": "reportingComponent",
-    "source": "source.component",
+    "source": "source.component|reportingComponent",
     "type": "type",
 }
 _NEW_EVENTS = {
@@ -152,6 +159,7 @@ _NEW_EVENTS = {
     "type": "type",
 }
 _CREATE = ("create",)
+_READ = ("get", "list")
 
 # (group, plural) -> what the schema file does not say. A resource that is not here is not served.
 _MORE: Mapping[tuple[str, str], Mapping[str, Any]] = {
@@ -190,7 +198,10 @@ _MORE: Mapping[tuple[str, str], Mapping[str, Any]] = {
         "status": True,
         "selectable": {"spec.clusterIP": "spec.clusterIP", "spec.type": "spec.type"},
     },
-    ("", "endpoints"): {"create_on_update": True},
+    ("", "endpoints"): {
+        "create_on_update": True,
+        "deprecation": "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
+    },
     ("", "events"): {"create_on_update": True, "selectable": _EVENTS, "body_bytes": SMALL_BODY},
     ("", "persistentvolumes"): {"status": True},
     ("", "persistentvolumeclaims"): {"status": True},
@@ -200,6 +211,13 @@ _MORE: Mapping[tuple[str, str], Mapping[str, Any]] = {
         "subresources": (_SCALE,),
         "selectable": {"status.replicas": "status.replicas?0"},
     },
+    ("", "podtemplates"): {"generation": True},
+    ("", "resourcequotas"): {"status": True},
+    ("", "limitranges"): {},
+    ("", "componentstatuses"): {"verbs": _READ},
+    ("apiregistration.k8s.io", "apiservices"): {"verbs": _READ},
+    ("flowcontrol.apiserver.k8s.io", "flowschemas"): {"verbs": _READ},
+    ("flowcontrol.apiserver.k8s.io", "prioritylevelconfigurations"): {"verbs": _READ},
     ("discovery.k8s.io", "endpointslices"): {"generation": True, "create_on_update": True},
     ("events.k8s.io", "events"): {
         "create_on_update": True,
@@ -221,6 +239,8 @@ _MORE: Mapping[tuple[str, str], Mapping[str, Any]] = {
     ("rbac.authorization.k8s.io", "clusterrolebindings"): {"create_on_update": True},
     ("admissionregistration.k8s.io", "mutatingwebhookconfigurations"): {"generation": True},
     ("admissionregistration.k8s.io", "validatingwebhookconfigurations"): {"generation": True},
+    ("admissionregistration.k8s.io", "validatingadmissionpolicies"): {"generation": True, "status": True},
+    ("admissionregistration.k8s.io", "validatingadmissionpolicybindings"): {"generation": True},
     ("apiextensions.k8s.io", "customresourcedefinitions"): {"status": True, "generation": True},
     ("apps", "deployments"): {"status": True, "generation": True, "subresources": (_SCALE,)},
     ("apps", "daemonsets"): {"status": True, "generation": True},
@@ -231,12 +251,20 @@ _MORE: Mapping[tuple[str, str], Mapping[str, Any]] = {
         "subresources": (_SCALE,),
         "selectable": {"status.replicas": "status.replicas?0"},
     },
+    ("apps", "controllerrevisions"): {},
+    ("autoscaling", "horizontalpodautoscalers"): {"status": True, "served_versions": ("v2", "v1")},
     ("batch", "jobs"): {
         "status": True,
         "generation": True,
         "selectable": {"status.successful": "status.succeeded?0"},
     },
     ("batch", "cronjobs"): {"status": True, "generation": True},
+    ("networking.k8s.io", "ingresses"): {"status": True, "generation": True},
+    ("networking.k8s.io", "ingressclasses"): {"generation": True},
+    ("networking.k8s.io", "networkpolicies"): {"generation": True},
+    ("policy", "poddisruptionbudgets"): {"status": True, "generation": True},
+    ("scheduling.k8s.io", "priorityclasses"): {"generation": True},
+    ("storage.k8s.io", "csistoragecapacities"): {},
     ("storage.k8s.io", "csinodes"): {},
     ("storage.k8s.io", "volumeattachments"): {"status": True},
     ("storage.k8s.io", "csidrivers"): {},
@@ -273,6 +301,7 @@ def _row(data: Mapping[str, Any], more: Mapping[str, Any]) -> Kind:
         create_on_update=more.get("create_on_update", False),
         has_generation=more.get("generation", False),
         body_bytes=more.get("body_bytes", 0),
+        deprecation=more.get("deprecation", ""),
     )
 
 
@@ -282,9 +311,13 @@ def builtin() -> tuple[Kind, ...]:
     rows = []
     for data in schema.kind_rows():
         more = _MORE.get((data["group"], data.get("plural", "")))
-        # PodCertificateRequest and ClusterTrustBundle also come in v1beta1: only v1 is ever served.
-        if more is not None and data["version"] == "v1":
-            rows.append(_row(data, more))
+        # Of most that come in several versions only v1 is served. The first of several is the one that is stored.
+        versions: tuple[str, ...] = ("v1",) if more is None else more.get("served_versions", ("v1",))
+        if more is not None and data["version"] in versions:
+            stored = (
+                {} if data["version"] == versions[0] else {"stored_group": data["group"], "stored_version": versions[0]}
+            )
+            rows.append(_row(data, {**more, **stored}))
     return tuple(rows)
 
 

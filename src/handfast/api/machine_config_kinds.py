@@ -16,8 +16,8 @@ GROUP: Final = "machineconfiguration.openshift.io"
 MASTER: Final = "master"
 WORKER: Final = "worker"
 ROLES: Final = (MASTER, WORKER)
-_ROLE_LABEL: Final = f"{GROUP}/role"
-_NODE_ROLE_LABEL: Final = "node-role.kubernetes.io"
+ROLE_LABEL: Final = f"{GROUP}/role"
+NODE_ROLE_LABEL: Final = "node-role.kubernetes.io"
 
 _CONFIG_SPEC: Final = parts.structure(
     "What the machines are to be configured with.",
@@ -204,8 +204,8 @@ def pool(role: str) -> dict[str, Any]:
         "kind": MACHINE_CONFIG_POOL.kind,
         "metadata": {"name": role, "labels": {f"pools.operator.machineconfiguration.openshift.io/{role}": ""}},
         "spec": {
-            "machineConfigSelector": {"matchLabels": {_ROLE_LABEL: role}},
-            "nodeSelector": {"matchLabels": {f"{_NODE_ROLE_LABEL}/{role}": ""}},
+            "machineConfigSelector": {"matchLabels": {ROLE_LABEL: role}},
+            "nodeSelector": {"matchLabels": {f"{NODE_ROLE_LABEL}/{role}": ""}},
             "paused": False,
         },
     }

@@ -48,6 +48,11 @@ SUBDOMAIN_WORDS = (
     "a name has lower-case letters, digits, '-' and '.', begins and ends with a letter or digit, and is at most 253 "
     "characters long"
 )
+WILDCARD_TEXT = (
+    "a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS subdomain, which must consist of lower "
+    "case alphanumeric characters, '-' or '.' and end with an alphanumeric character (e.g. '*.example.com', regex used "
+    "for validation is '\\*\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
+)
 LABEL_TEXT = (
     "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with "
     "an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is "
@@ -65,6 +70,13 @@ def dns_subdomain(name: str) -> str | None:
     if len(name) > 253:
         return "must be no more than 253 bytes"
     return None if _SUBDOMAIN.match(name) else SUBDOMAIN_TEXT
+
+
+def wildcard_subdomain(name: str) -> str | None:
+    """`*.example.com`: for hosts that stand for all names below one."""
+    if len(name) > 253:
+        return "must be no more than 253 bytes"
+    return None if name.startswith("*.") and _SUBDOMAIN.match(name[2:]) else WILDCARD_TEXT
 
 
 def dns_label(name: str) -> str | None:
@@ -141,7 +153,7 @@ def parse_timestamp(text: str) -> datetime.datetime:
     return instant.astimezone(datetime.UTC)
 
 
-def place(path: str) -> tuple[str, str]:
+def space_and_name(path: str) -> tuple[str, str]:
     """Namespace and name from `namespace/name`, or from a bare name (no namespace)."""
     namespace, slash, name = path.partition("/")
     return (namespace, name) if slash else ("", path)
@@ -164,9 +176,12 @@ def lookup(document: Mapping[str, Any], path: str) -> Any:
 
 
 def field_text(document: Mapping[str, Any], path: str) -> str:
-    """The value at a path as field selectors compare it: booleans are words; `a.b?x` says what absent means."""
+    """The value at a path as field selectors compare it: booleans are words.
+
+    `a.b?x` says what absent means; of `a|b` the first that is there, and not empty, counts.
+    """
     path, _, absent = path.partition("?")
-    value = lookup(document, path)
+    value = next((found for each in path.split("|") if (found := lookup(document, each)) not in (None, "")), None)
     if value is None:
         return absent
     if isinstance(value, bool):

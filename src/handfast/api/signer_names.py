@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The names of Kubernetes' own signers. Nothing else in the program spells them.
+"""The names of Kubernetes' own signers, and that of the mesh. Nothing else in the program spells them.
 
 It imports nothing, so that commands which only name a signer stay light. `rules.certificates.signers` says which
 requests a signer honours.
@@ -15,4 +15,8 @@ KUBE_APISERVER_CLIENT: Final = "kubernetes.io/kube-apiserver-client"
 KUBELET_CLIENT: Final = "kubernetes.io/kube-apiserver-client-kubelet"
 KUBELET_SERVING: Final = "kubernetes.io/kubelet-serving"
 LEGACY_UNKNOWN: Final = "kubernetes.io/legacy-unknown"
+# All four, and those of nodes.
 SIGNERS: Final = (KUBE_APISERVER_CLIENT, KUBELET_CLIENT, KUBELET_SERVING, LEGACY_UNKNOWN)
+# The identity service of the mesh, which answers no CertificateSigningRequests.
+MESH_IDENTITY: Final = "handfast.dev/mesh-identity"
+KUBELET_SIGNERS: Final = frozenset({KUBELET_CLIENT, KUBELET_SERVING})

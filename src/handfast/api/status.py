@@ -43,6 +43,10 @@ CODES = {
 }
 
 
+# These always have `details`, be they empty: clients of Kubernetes look into them without asking whether they are there.
+_ALWAYS_DETAILED = frozenset({"NotFound", "MethodNotAllowed", "NotAcceptable"})
+
+
 @dataclass(frozen=True, slots=True)
 class Cause:
     """One thing wrong, and where: `field` is a dotted path such as `spec.ports[0].port`."""
@@ -99,7 +103,7 @@ class StatusError(errors.Refused):
             "message": _cut(self.message, _MESSAGE_LENGTH),
             "reason": self.reason,
         }
-        if details:
+        if details or self.reason in _ALWAYS_DETAILED:
             status["details"] = details
         status["code"] = self.code
         return status
@@ -123,6 +127,12 @@ def not_found(plural: str, group: str, name: str) -> StatusError:
 def no_such_path() -> StatusError:
     """Nothing is served there at all."""
     return StatusError("NotFound", "the server could not find the requested resource")
+
+
+def method_not_allowed(why: str = "") -> StatusError:
+    """Something is served there, and not this way."""
+    text = "the server does not allow this method on the requested resource"
+    return StatusError("MethodNotAllowed", f"{text}: {why}" if why else text)
 
 
 def already_exists(plural: str, group: str, name: str) -> StatusError:

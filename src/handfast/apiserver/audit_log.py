@@ -37,7 +37,7 @@ from handfast.api import status
 from handfast.apiserver import calls, identity, request
 from handfast.apiserver.access import authz
 from handfast.apiserver.admission import plugin
-from handfast.runtime import clock as clock_module
+from handfast.runtime import clock as clocks
 from handfast.serving import buckets
 from handfast.telemetry import rotating
 
@@ -153,7 +153,7 @@ _HOLES = 5
 class AuditLog:
     """Makes lines and hands them on."""
 
-    def __init__(self, writer: rotating.LineWriter, clock: clock_module.Clock) -> None:
+    def __init__(self, writer: rotating.LineWriter, clock: clocks.Clock) -> None:
         self.writer = writer
         self._clock = clock
         self._users: dict[int, tuple[identity.User, msgspec.Raw]] = {}
@@ -192,7 +192,7 @@ class AuditLog:
         """The line without what fills its holes. In this most requests are like an earlier one, so it is remembered."""
         http, user = call.http, call.user
         target, agent = http.raw_path, http.headers.get(hdrs.USER_AGENT, "")
-        special = call.noted or call.created or call.annotations or call.impersonator is not None
+        special = call.noted or call.created_name or call.annotations or call.impersonator is not None
         if special or error is not None or self.unwritten:
             return self._event(call, code, error, stage).split(_ENCODED_HOLE, _HOLES)
         # Whether it is a resource is not known of a request that was refused before its path was read.
@@ -213,8 +213,8 @@ class AuditLog:
         """The line with holes for what differs in every request."""
         info, user, impersonator = call.info, call.user, call.impersonator
         uri, reference = self._target(call.http.raw_path, info)
-        if call.created and not info.name:
-            reference = msgspec.Raw(_encode(_object_ref(info, call.created)))
+        if call.created_name and not info.name:
+            reference = msgspec.Raw(_encode(_object_ref(info, call.created_name)))
         verb = info.verb
         caller = user if impersonator is None else impersonator
         # A refused credential proves nobody, and so does not prove a stranger.

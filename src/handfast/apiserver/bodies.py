@@ -7,17 +7,17 @@
 3. Its apiVersion and kind are those of the URL; absent ones are filled in (400).
 4. Fields have the types of the schema (400).
 5. Unknown fields are dropped, and of duplicate ones the last is taken. `fieldValidation` says whether that is done with a
-   warning (Warn, the default), in silence (Ignore), or refused (Strict: 400).
+   warning (Warn, the default), in silence (Ignore), or refused (Strict: 400; of a patch 422, since it is the object behind it that
+   would have them).
+6. What is applied has no unknown fields, whatever `fieldValidation` says (400): nobody could own them.
 
 Whether the values make sense is validated later.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-import aiohttp
 from aiohttp import web
 
 from handfast.api import kinds, objects, status
@@ -26,9 +26,17 @@ from handfast.api.custom import structural
 from handfast.api.schema import structs
 from handfast.apiserver import flows, request
 from handfast.apiserver import limits as limits_module
-from handfast.serving import aiohttp_parts
+from handfast.serving import bodies
 
 STRICT, WARN, IGNORE = "Strict", "Warn", "Ignore"
+
+
+class WrongType(status.StatusError):
+    """A value is not of the type that the schema has (4)."""
+
+
+class OddFields(status.StatusError):
+    """There are unknown or duplicate fields, and they were to be refused (5)."""
 
 
 class BodyMemory:
@@ -71,62 +79,22 @@ async def read(
 ) -> bytes:
     """The whole body, or 413 as soon as it is known to be too long; `largest` is the kind's own limit, and its name."""
     limit = min(limits.body_bytes, largest[0] or limits.body_bytes)
-    # 1. not too long, and paid for
-    if http.content_length is not None:
-        _require_size(http.content_length, limit, largest[1], charge)
-    if (broken := http.content.exception()) is not None:
-        raise _unreadable(broken)
-    if not http.can_read_body:
-        return b""
-    coding = http.headers.get("Content-Encoding", "identity")
-    # 1. not compressed
-    if coding.lower() != "identity":
-        raise status.StatusError(
-            "UnsupportedMediaType", f'the body has the content encoding "{coding}": send it as it is, without one'
-        )
-    if http.content.is_eof():
-        # It arrived with the head, as small bodies do: no need to wait, nor for a timer.
-        body = aiohttp_parts.arrived(http.content)
-        _require_size(len(body), limit, largest[1], charge)
-        return body
-    if "Expect" in http.headers:
-        await _invite(http)
-    parts: list[bytes] = []
-    size = 0
     taken = 0
-    # 1. in time
+
+    def require(size: int) -> None:
+        _require_size(size, limit, largest[1], charge)
+
+    def take(size: int) -> None:
+        nonlocal taken
+        memory.take(user, size)
+        taken += size
+
+    # 1. not too long, and paid for; not compressed; in time
     try:
-        async with asyncio.timeout(limits.body_seconds):
-            while part := await http.content.readany():
-                size += len(part)
-                _require_size(size, limit, largest[1], charge)
-                memory.take(user, len(part))
-                taken += len(part)
-                parts.append(part)
-    except TimeoutError:
-        raise status.StatusError(
-            "Timeout", f"the body did not arrive within {limits.body_seconds:g} seconds", code=408
-        ) from None
-    except web.RequestPayloadError as error:
-        raise _unreadable(error) from None
+        return await bodies.read(http, limits.body_seconds, require, take)
     finally:
-        memory.give_back(user, taken)
-    return parts[0] if len(parts) == 1 else b"".join(parts)
-
-
-async def _invite(http: web.BaseRequest) -> None:
-    """Tell a client that waits to be asked for the body (RFC 9110, section 10.1.1) to go on."""
-    expectation = http.headers["Expect"]
-    if expectation.lower() != "100-continue":
-        raise status.StatusError("BadRequest", f'the expectation "{expectation}" cannot be met', code=417)
-    if http.version >= aiohttp.HttpVersion11:
-        await http.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        # What the answer itself writes is counted from here.
-        http.writer.output_size = 0
-
-
-def _unreadable(error: BaseException) -> status.StatusError:
-    return status.bad_request(f"the body cannot be read: {error}")
+        if taken:
+            memory.give_back(user, taken)
 
 
 def _require_size(size: int, limit: int, kind: str, charge: flows.Charge | None) -> None:
@@ -154,6 +122,65 @@ def validation_mode(info: request.RequestInfo) -> str:
             ],
         )
     return mode
+
+
+def for_kind(body: bytes, content_type: str, kind: kinds.Kind, mode: str) -> tuple[objects.Document, list[str]]:
+    """A whole object of `kind` from a request body, and the warnings."""
+    # 2. it can be read, and is an object; 3. of the kind of the URL
+    document, repeated = _read_object(body, content_type, kind, mode)
+    try:
+        if not repeated:
+            return document, check_fields(document, kind.message, mode)
+        texts = _repeat_texts(repeated)
+        if not kind.message and mode == STRICT:
+            # It is refused for one already, and nothing else is done with it: its strategy would name the rest.
+            check_fields(document, "", mode)
+            raise _odd_fields([*texts, *_unknown_texts(structural.prune(kind.schema or structural.FREE, document))])
+        if kind.message and not any(repeated.values()):
+            return document, check_fields(document, kind.message, mode, after=texts)
+        return document, check_fields(document, kind.message, mode, before=texts)
+    except status.StatusError as error:
+        why = f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: {error.message}'
+        raise status.bad_request(why) from None
+
+
+def for_apply(body: bytes, kind: kinds.Kind, mode: str) -> tuple[objects.Document, list[str]]:
+    """A configuration that is applied to an object of `kind`, and the warnings."""
+    # 2. it can be read, and is an object; 3. of the kind of the URL
+    document, repeated = _read_object(body, decode.YAML, kind, mode)
+    # 4. of the types of the schema
+    unknown: Sequence[str] = _settled(document, kind.message).unknown
+    if not kind.message:
+        unknown = structural.prune(kind.schema or structural.FREE, document)
+    # 6. nothing is unknown
+    if unknown:
+        raise _undeclared(kind, document, unknown)
+    # 5. nothing is given twice
+    texts = _repeat_texts(repeated)
+    if texts and mode == STRICT:
+        raise OddFields("BadRequest", "error strict decoding YAML: " + _joined(texts))
+    return document, texts
+
+
+def _undeclared(kind: kinds.Kind, document: objects.Document, unknown: Sequence[str]) -> status.StatusError:
+    """Fields that the schema does not have, in the words of Kubernetes' server-side apply."""
+    metadata = document["metadata"]
+    texts = [f".{path}: field not declared in schema" for path in unknown]
+    which = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}; {kind.group}/{kind.version}, Kind={kind.kind}"
+    what = texts[0] if len(texts) == 1 else "\n  ".join(["errors:", *texts])
+    return status.bad_request(f"failed to create typed patch object ({which}): {what}")
+
+
+def _read_object(
+    body: bytes, content_type: str, kind: kinds.Kind, mode: str
+) -> tuple[objects.Document, decode.Duplicates]:
+    if mode == IGNORE:
+        document, repeated = decode.document(body, content_type), decode.NO_DUPLICATES
+    else:
+        # Before anything is filled in: the search for repeated keys compares the document with the body.
+        document, repeated = decode.document_and_duplicates(body, content_type)
+    require_type(document, kind.kind, kind.api_version)
+    return document, repeated
 
 
 def document(body: bytes, content_type: str, kind: str, api_version: str, message: str) -> objects.Document:
@@ -190,43 +217,78 @@ def _wrong_type(field: str, value: object, kind: str, api_version: str) -> statu
     return status.bad_request(f"the object provided is unrecognized (must be of type {kind}): found kind {value!r}")
 
 
-def check_fields(document: objects.Document, message: str, mode: str, repeated: Sequence[str] = ()) -> list[str]:
+def check_fields(
+    document: objects.Document, message: str, mode: str, *, before: Sequence[str] = (), after: Sequence[str] = ()
+) -> list[str]:
     """The warnings to send. Wrong types are refused (4), and so are odd fields in Strict mode (5).
 
-    Afterwards `document` has no field that the message does not have.
+    `before` and `after` are further texts about odd fields, and where they are told. Afterwards `document` has no field that
+    the message does not have.
     """
-    # Of a custom object only the metadata is known here; its odd fields are pruned, and told of, by its strategy.
-    name, judged = (message, document) if message else (structural.OBJECT_META, document.get("metadata", {}))
-    findings = structs.check(name, judged)
     # 4. of the types of the schema
-    if findings.type_error is not None:
-        raise status.bad_request(findings.type_error)
-    structs.settle_nulls(findings)
+    findings = _settled(document, message)
     # 5. unknown fields are dropped; warned of, or refused
     if message:
         structs.drop_unknown(findings)
-    if mode == IGNORE:
+    unknown = findings.unknown if message else ()
+    if mode == IGNORE or not (unknown or before or after):
         return []
-    problems = [f'unknown field "{path}"' for path in findings.unknown if message]
-    problems += [f'duplicate field "{path}"' for path in repeated]
-    if problems and mode == STRICT:
-        raise status.bad_request("strict decoding error: " + ", ".join(problems))
+    problems = [*before, *_unknown_texts(unknown), *after]
+    if mode == STRICT:
+        raise _odd_fields(problems)
     return problems
 
 
-def for_kind(body: bytes, content_type: str, kind: kinds.Kind, mode: str) -> tuple[objects.Document, list[str]]:
-    """A whole object of `kind` from a request body, and the warnings."""
-    repeated: Sequence[str] = ()
-    # 2. it can be read, and is an object
-    if mode == IGNORE:
-        document = decode.document(body, content_type)
-    else:
-        # Before anything is filled in: the search for repeated keys compares the document with the body.
-        document, repeated = decode.document_and_duplicates(body, content_type)
-    # 3. of the kind of the URL
-    require_type(document, kind.kind, kind.api_version)
+def check_patched(document: objects.Document, kind: kinds.Kind, mode: str, repeated: Sequence[str]) -> list[str]:
+    """The warnings about an object that a patch gave; `repeated` are texts about the patch itself. What is refused is the patch."""
+    if not kind.message and mode == STRICT:
+        unknown = structural.prune(kind.schema or structural.FREE, document)
+        repeated = [*repeated, *_unknown_texts(unknown)]
     try:
-        return document, check_fields(document, kind.message, mode, repeated)
-    except status.StatusError as error:
-        why = f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: {error.message}'
-        raise status.bad_request(why) from None
+        return check_fields(document, kind.message, mode, before=repeated)
+    except (WrongType, OddFields) as error:
+        # Kubernetes quotes the whole object here. It may be a Secret.
+        cause = status.Cause("FieldValueInvalid", f"Invalid value: {error.message}", "patch")
+        raise status.invalid("", "", "", [cause]) from None
+
+
+def _settled(document: objects.Document, message: str) -> structs.Findings:
+    """What is wrong with a document, apart from its types (4)."""
+    # Of a custom object only the metadata is known here; its odd fields are pruned, and told of, by its strategy.
+    name, judged = (message, document) if message else (structural.OBJECT_META, document.get("metadata", {}))
+    findings = structs.check(name, judged)
+    if findings.type_error is not None:
+        raise WrongType("BadRequest", findings.type_error)
+    structs.settle_nulls(findings)
+    return findings
+
+
+# --- texts ------------------------------------------------------------------------------------------------------------
+
+
+def _unknown_texts(paths: Iterable[str]) -> list[str]:
+    return [f'unknown field "{path}"' for path in paths]
+
+
+def _repeat_texts(repeated: decode.Duplicates) -> list[str]:
+    """What is said of keys that are given twice: in JSON where they are, in YAML in which line."""
+    return [
+        f'duplicate field "{path}"' if repeat is None else f'line {repeat.line}: key "{repeat.key}" already set in map'
+        for path, repeat in repeated.items()
+    ]
+
+
+def _odd_fields(texts: Sequence[str]) -> OddFields:
+    return OddFields("BadRequest", strict_error(texts))
+
+
+def strict_error(texts: Sequence[str]) -> str:
+    """Why odd fields are refused."""
+    return "strict decoding error: " + _joined(texts)
+
+
+def _joined(texts: Sequence[str]) -> str:
+    """All texts in one; those about lines of YAML together, as Kubernetes has them from its parser."""
+    lines = [text for text in texts if text.startswith("line ")]
+    others = [text for text in texts if not text.startswith("line ")]
+    return ", ".join(["\n  ".join(["yaml: unmarshal errors:", *lines]), *others] if lines else others)

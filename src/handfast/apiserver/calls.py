@@ -31,6 +31,8 @@ class Call(msgspec.Struct):
     charge: flows.Charge | None = None
     kind: kinds.Kind | None = None
     decision: str = ""
+    # When it came, by the monotonic clock.
+    received: float = 0.0
     # When the caller was last judged, and how much had been taken from callers by then: see `standing`.
     judged: float = 0.0
     losses: int = -1
@@ -38,12 +40,14 @@ class Call(msgspec.Struct):
     noted: str = ""
     # What webhooks add to the audit line, by key.
     annotations: dict[str, str] = {}
-    # The name of a new object, where the server generated it.
-    created: str = ""
+    # The name of the object that was created. The path of a create does not have it, and the server may have generated it.
+    created_name: str = ""
     warnings: list[str] = []
     # Who does the work once the body, or an object that it changes, is known to be heavy (`api.codec.bounds`).
     aside: aside_module.Aside | None = None
     is_heavy: bool = False
+    # Gets this call when an answer begins that lasts, which is a watch's: it is in the audit log from then on.
+    on_started: Callable[[Call], None] | None = None
 
     @property
     def users(self) -> tuple[identity.User, ...]:
@@ -54,6 +58,11 @@ class Call(msgspec.Struct):
     def own_source(self) -> str:
         """Where the user is; empty where somebody else asks in that name, whose connection it is."""
         return self.source if self.impersonator is None else ""
+
+    def started(self) -> None:
+        """The answer begins, and will last."""
+        if self.on_started is not None:
+            self.on_started(self)
 
     def header(self, name: str) -> str:
         return self.http.headers.get(name, "")
@@ -70,4 +79,10 @@ class Call(msgspec.Struct):
         if not self.is_heavy or self.aside is None:
             return do(*arguments)
         # Whoever acts as others pays for it.
+        return await self.aside.run((self.impersonator or self.user).name, do, *arguments)
+
+    async def work_with(self, weight: int, do: Callable[..., T], *arguments: Any) -> T:
+        """The same, where something beside the document has so many bytes that must be read."""
+        if self.aside is None or (weight <= bounds.LIGHT_BYTES and not self.is_heavy):
+            return do(*arguments)
         return await self.aside.run((self.impersonator or self.user).name, do, *arguments)

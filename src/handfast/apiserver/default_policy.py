@@ -17,14 +17,14 @@ from handfast.apiserver.strategy import strategies
 from handfast.rules import access
 from handfast.rules.rbac import default_roles, policy_rules
 from handfast.rules.rbac import defaults as rbac_defaults
-from handfast.runtime import clock as clock_module
+from handfast.runtime import clock as clocks
 from handfast.store import protocol
 
 _log = structlog.get_logger("handfast.default_policy")
 _SYSTEM = identity.User("system:apiserver", (access.MASTERS,))
 
 
-async def ensure(store: storage.Storage, clock: clock_module.Clock) -> None:
+async def ensure(store: storage.Storage, clock: clocks.Clock) -> None:
     """Create what is missing, add what an existing one lacks, then gather the rules of aggregated roles."""
     rows = {kind.plural: kind for kind in kinds.builtin() if kind.group == policy_rules.GROUP}
     for default in rbac_defaults.documents():
@@ -46,7 +46,7 @@ async def ensure(store: storage.Storage, clock: clock_module.Clock) -> None:
 
 
 async def _create(
-    store: storage.Storage, clock: clock_module.Clock, kind: kinds.Kind, default: rbac_defaults.Default
+    store: storage.Storage, clock: clocks.Clock, kind: kinds.Kind, default: rbac_defaults.Default
 ) -> None:
     document = {"apiVersion": kind.api_version, "kind": kind.kind, **default.document}
     strategies.prepare_create(kind, document, default.namespace, _SYSTEM, clock.now())
@@ -56,7 +56,7 @@ async def _create(
 
 async def _reconcile(
     store: storage.Storage,
-    clock: clock_module.Clock,
+    clock: clocks.Clock,
     kind: kinds.Kind,
     item: items.Item,
     default: rbac_defaults.Default,

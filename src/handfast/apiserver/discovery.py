@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What this server has: /api, /apis (legacy and aggregated), each group-version's resources, /openapi/v3, /version.
+"""What this server has: /api, /apis (legacy and aggregated), each group-version's resources, /version.
 
 All of it is derived from the table of kinds and encoded once per state of the table. It lists what is served, not what
 the caller may use.
@@ -7,25 +7,20 @@ the caller may use.
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import platform
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
 from handfast.api import kinds, status
 from handfast.api.custom import definitions
-from handfast.api.openapi import openapi
 from handfast.apiserver import negotiate
 
 _encode = msgspec.json.Encoder().encode
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
-# What clients ask for, and what they are told: a media type may hold no "@", and Go's parser insists.
-_OPENAPI_V2_ACCEPT = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
-OPENAPI_V2_PROTOBUF = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
-_OPENAPI_V2 = {"swagger": "2.0", "info": {"title": "Kubernetes", "version": "v1"}, "paths": {}}
-# The same document as a gnostic `openapi.v2.Document`: swagger 1, info 2 {title 1, version 2}, paths 8.
-_OPENAPI_V2_ENCODED = b"\x0a\x032.0\x12\x10\x0a\x0aKubernetes\x12\x02v1\x42\x00"
 # The Kubernetes release whose API the schema describes; clients compare it.
 KUBERNETES_VERSION = "v1.37.0"
 
@@ -46,30 +41,16 @@ def version_document(handfast_version: str) -> dict[str, str]:
     }
 
 
-def open_api_v2(accept: str) -> tuple[bytes, str]:
-    """/openapi/v2, body and content type: the old form of the schema, empty.
-
-    kubectl asks for it when v3 does not know a kind, or when it is too old for v3. Without an answer it refuses to go on;
-    with an empty one it leaves the check of fields to the server, and says itself that a kind does not exist.
-    """
-    if _OPENAPI_V2_ACCEPT in accept or OPENAPI_V2_PROTOBUF in accept:
-        return _OPENAPI_V2_ENCODED, OPENAPI_V2_PROTOBUF
-    return _encode(_OPENAPI_V2), "application/json"
-
-
 class Discovery:
     """Answers about the table of kinds; call `refresh` after the table changed."""
 
     def __init__(self, table: kinds.Table) -> None:
         self._table = table
         self._cache: dict[str, tuple[bytes, str]] = {}
-        self._openapi: dict[tuple[str, str], bytes] = {}
 
-    def refresh(self, *changed: tuple[str, str]) -> None:
-        """Forget what was encoded: the schemas of the group-versions that changed, and every list of what there is."""
+    def refresh(self) -> None:
+        """Forget what was encoded."""
         self._cache.clear()
-        for group_version in changed:
-            self._openapi.pop(group_version, None)
 
     def answer(self, path: str, accept: str) -> tuple[bytes, str, str]:
         """Body, content type and ETag for a discovery path; NotFound for any other."""
@@ -81,28 +62,6 @@ class Discovery:
             body = _encode(document) + b"\n"
             known = self._cache[key] = (body, '"' + hashlib.sha256(body).hexdigest()[:32].upper() + '"')
         return known[0], AGGREGATED if aggregated else "application/json", known[1]
-
-    def open_api(self, path: str) -> bytes:
-        """/openapi/v3 and what it points to."""
-        parts = path.strip("/").split("/")
-        if path == "/openapi/v3":
-            hashes = {gv: openapi.fingerprint(self._open_api_of(gv)) for gv in self._group_versions()}
-            return _encode(openapi.index(hashes))
-        group_version: tuple[str, str] | None = None
-        if len(parts) == 4 and parts[2] == "api":
-            group_version = ("", parts[3])
-        elif len(parts) == 5 and parts[2] == "apis":
-            group_version = (parts[3], parts[4])
-        if group_version is None or group_version not in self._group_versions():
-            raise status.no_such_path()
-        return self._open_api_of(group_version)
-
-    def _open_api_of(self, group_version: tuple[str, str]) -> bytes:
-        page = self._openapi.get(group_version)
-        if page is None:
-            rows = [row for row in self._table if (row.group, row.version) == group_version]
-            page = self._openapi[group_version] = _encode(openapi.document(*group_version, rows))
-        return page
 
     def _group_versions(self) -> list[tuple[str, str]]:
         return list(dict.fromkeys((row.group, row.version) for row in self._table))
@@ -145,28 +104,26 @@ class Discovery:
         }
 
     def _aggregated(self, path: str) -> dict[str, Any]:
-        if path == "/api":
-            items = [self._discovered("", ["v1"])]
-        else:
-            items = [self._discovered(name, versions) for name, versions in self._groups().items()]
+        groups = {"": ["v1"]} if path == "/api" else self._groups()
+        # Each row is looked at once, however many groups there are: 500 take 4 ms so, and 17 otherwise.
+        resources: dict[tuple[str, str], list[dict[str, Any]]] = {}
+        for row in self._table:
+            if row.group in groups:
+                resources.setdefault((row.group, row.version), []).append(_discovered_resource(row))
+        items = [_discovered(name, versions, resources) for name, versions in groups.items()]
         return {"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items}
 
-    def _discovered(self, group: str, versions: list[str]) -> dict[str, Any]:
-        return {
-            "metadata": {"name": group, "creationTimestamp": None} if group else {"creationTimestamp": None},
-            "versions": [
-                {
-                    "version": version,
-                    "freshness": "Current",
-                    "resources": [
-                        _discovered_resource(row)
-                        for row in self._table
-                        if row.group == group and row.version == version
-                    ],
-                }
-                for version in versions
-            ],
-        }
+
+def _discovered(
+    group: str, versions: list[str], resources: Mapping[tuple[str, str], list[dict[str, Any]]]
+) -> dict[str, Any]:
+    return {
+        "metadata": {"name": group, "creationTimestamp": None} if group else {"creationTimestamp": None},
+        "versions": [
+            {"version": version, "freshness": "Current", "resources": resources.get((group, version), [])}
+            for version in versions
+        ],
+    }
 
 
 def _group(name: str, versions: list[str]) -> dict[str, Any]:
@@ -186,7 +143,15 @@ def _api_resource(row: kinds.Kind) -> dict[str, Any]:
         resource["shortNames"] = list(row.short_names)
     if row.categories:
         resource["categories"] = list(row.categories)
+    if "get" in row.verbs:
+        resource["storageVersionHash"] = _storage_version_hash(row)
     return resource
+
+
+def _storage_version_hash(row: kinds.Kind) -> str:
+    """What tells clients that objects are stored in another version than before, as Kubernetes makes it."""
+    group, _, version = row.storage_api_version.rpartition("/")
+    return base64.b64encode(hashlib.sha256(f"{group}/{version}/{row.kind}".encode()).digest()[:8]).decode()
 
 
 def _api_subresource(row: kinds.Kind, sub: kinds.Subresource) -> dict[str, Any]:

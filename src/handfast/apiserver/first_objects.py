@@ -16,7 +16,7 @@ from handfast.apiserver import identity
 from handfast.apiserver.state import items, storage
 from handfast.apiserver.strategy import strategies
 from handfast.rules import access
-from handfast.runtime import clock as clock_module
+from handfast.runtime import clock as clocks
 from handfast.store import protocol
 
 NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
@@ -56,7 +56,7 @@ def _documents(addresses: Sequence[str], port: int) -> list[tuple[str, str, obje
     return documents
 
 
-async def ensure(store: storage.Storage, clock: clock_module.Clock, addresses: Sequence[str], port: int) -> None:
+async def ensure(store: storage.Storage, clock: clocks.Clock, addresses: Sequence[str], port: int) -> None:
     """Create what is missing; bring the server's own endpoints up to date."""
     rows = {kind.plural: kind for kind in kinds.builtin() if kind.group in {"", "discovery.k8s.io"}}
     for plural, namespace, document in _documents(addresses, port):
@@ -69,7 +69,7 @@ async def ensure(store: storage.Storage, clock: clock_module.Clock, addresses: S
 
 
 async def _create(
-    store: storage.Storage, clock: clock_module.Clock, kind: kinds.Kind, namespace: str, document: objects.Document
+    store: storage.Storage, clock: clocks.Clock, kind: kinds.Kind, namespace: str, document: objects.Document
 ) -> None:
     document = {"apiVersion": kind.api_version, "kind": kind.kind, **document}
     strategies.prepare_create(kind, document, namespace, _SYSTEM, clock.now())

@@ -5,7 +5,7 @@ The pipeline asks here with each request. The budgets bound what a flood costs; 
 are in `limits`; connections have their own (`serving.gate`). `rules.flow` says which budget a request falls under:
 
 1. Strangers, and those whose credential is refused, share the budget of their source; health paths are counted apart.
-2. Users are counted by name, nodes too, and a node's renewals apart from the rest of what it asks.
+2. Users are counted by name, nodes too, and a node's renewals apart from the rest of what it asks. So is the mesh's identity service.
 3. Service accounts are counted by name and source: the Pods of a DaemonSet share a name, and start together.
 4. Joins are counted by token and source, and all of them together: one token may bring a thousand machines, and a
    flood of joins takes nothing from anyone else.
@@ -87,7 +87,7 @@ class Charge:
             self._added_bytes += more
 
     def _take(self, budgets: Sequence[Budget], before: int, size: int) -> None:
-        for place, (buckets, key, what) in enumerate(budgets):
+        for index, (buckets, key, what) in enumerate(budgets):
             # 9. more than the budget ever holds
             refusal = _never(what, buckets, before + size) if before + size > buckets.burst else None
             if refusal is None:
@@ -96,7 +96,7 @@ class Charge:
                     continue
                 refusal = _not_now(what, buckets, seconds)
             # 6. what is refused is not paid for
-            for taken, whose, _ in budgets[:place]:
+            for taken, whose, _ in budgets[:index]:
                 taken.give_back(whose, size)
             raise refusal
 
@@ -122,7 +122,7 @@ def shown(size: float) -> str:
 
 
 class Flows:
-    """The budgets of all requests. Every answer is a wait in seconds: 0.0 means go on."""
+    """The budgets of all requests. What is called a wait is in seconds: 0.0 means go on."""
 
     def __init__(self, limits: limits_module.Limits) -> None:
         self._lifted = limits.lifted
@@ -135,6 +135,7 @@ class Flows:
             flow.USER: buckets_module.Buckets(limits.user_per_second, limits.user_burst),
             flow.NODE: buckets_module.Buckets(limits.node_per_second, limits.node_burst),
             flow.RENEWAL: buckets_module.Buckets(limits.renewal_per_second, limits.renewal_burst),
+            flow.MESH_IDENTITY: buckets_module.Buckets(limits.mesh_identity_per_second, limits.mesh_identity_burst),
         }
         self._by_source = {
             flow.SERVICE_ACCOUNT: buckets_module.Buckets(
@@ -156,25 +157,25 @@ class Flows:
         self._token_added = buckets_module.Buckets(limits.token_added_bytes_per_second, limits.token_added_bytes_burst)
         self._joins_added = buckets_module.Buckets(limits.joins_added_bytes_per_second, limits.joins_added_bytes_burst)
 
-    def stranger(self, source: str, target: str, now: float) -> float:
-        """A request without any credential; `target` is its path, perhaps with a query."""
+    def wait_of_stranger(self, source: str, target: str, now: float) -> float:
+        """Count a request without any credential; `target` is its path, perhaps with a query."""
         # 1. by source, and health paths apart
         if self._lifted:
             return 0.0
         probe = flow.of_path(flow.ANONYMOUS, target) == flow.HEALTH
         return (self._probes if probe else self._strangers).wait(networks.neighbourhood(source), now)
 
-    def exhausted(self, source: str, now: float) -> float:
+    def wait_of_refused_source(self, source: str, now: float) -> float:
         """How long a source must wait whose refused credentials have used up its budget; it takes nothing."""
         return 0.0 if self._lifted else self._failures.look(networks.neighbourhood(source), now)
 
-    def failed(self, source: str, now: float) -> float:
-        """A request whose credential was refused."""
+    def wait_after_refusal(self, source: str, now: float) -> float:
+        """Count a request whose credential was refused."""
         # 1. by source
         return 0.0 if self._lifted else self._failures.wait(networks.neighbourhood(source), now)
 
-    def wait(self, user: identity.User, info: request.RequestInfo, source: str, now: float) -> float:
-        """A request of an authenticated user. Strangers have been counted already: see `stranger`."""
+    def wait_of_user(self, user: identity.User, info: request.RequestInfo, source: str, now: float) -> float:
+        """Count a request of an authenticated user. Strangers have been counted already: see `wait_of_stranger`."""
         if self._lifted:
             return 0.0
         flow_name = self.flow(user, info)
@@ -197,7 +198,7 @@ class Flows:
         return seconds
 
     def charge(self, user: identity.User, info: request.RequestInfo, source: str, now: float) -> Charge | None:
-        """What a request that `wait` has let pass will pay in bytes; None for those who have no such budget."""
+        """What a request that `wait_of_user` has let pass will pay in bytes; None for those who have no such budget."""
         if self._lifted:
             return None
         flow_name, name = self.flow(user, info), user.name
@@ -229,7 +230,7 @@ class Flows:
         )
 
     def flow(self, user: identity.User, info: request.RequestInfo) -> str:
-        """The name of the budget."""
+        """The name of the budget that a request falls under."""
         key = (user.name, user.groups)
         caller = self._callers.get(key)
         if caller is None:

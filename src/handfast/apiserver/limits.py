@@ -28,6 +28,8 @@ class Limits(limits.Limits):
     user_burst: int = 1600
     service_account_per_second: float = 200.0
     service_account_burst: int = 800
+    mesh_identity_per_second: float = 2000.0
+    mesh_identity_burst: int = 20_000
     node_per_second: float = 120.0
     node_burst: int = 480
     renewal_per_second: float = 5.0

@@ -17,7 +17,7 @@ from typing import Final
 import structlog
 
 from handfast.apiserver import audit_log, calls
-from handfast.runtime import clock as clock_module
+from handfast.runtime import clock as clocks
 from handfast.serving import buckets
 from handfast.telemetry import metrics as metrics_module
 
@@ -34,7 +34,7 @@ _log = structlog.get_logger("handfast.loop")
 class LoopHolds:
     """What one server says of its loop."""
 
-    def __init__(self, metrics: metrics_module.ApiServerMetrics, clock: clock_module.Clock) -> None:
+    def __init__(self, metrics: metrics_module.ApiServerMetrics, clock: clocks.Clock) -> None:
         self._metrics = metrics
         self._clock = clock
         self._lines = buckets.Buckets(LINES_PER_SECOND, LINES_PER_SECOND)

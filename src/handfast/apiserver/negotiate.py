@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Accept header -> in which shape to answer: plain JSON, a Table, or metadata only.
+"""The Accept header -> in which shape to answer: as it is, a Table, or metadata only; and under which media type.
 
-It chooses among what this server can give and refuses with 406 otherwise; `verbs.encode` encodes.
+YAML is answered with the same bytes: JSON is YAML, and stored bytes leave as they are. It chooses among what this server can give and refuses with 406 otherwise; `verbs.encode` encodes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,13 @@ PARTIAL = "PartialObjectMetadata"
 PARTIAL_LIST = "PartialObjectMetadataList"
 DISCOVERY = "APIGroupDiscoveryList"
 
-_JSON_TYPES = frozenset({"application/json", "application/*", "*/*"})
+JSON = "application/json"
+_PROTOBUF = "application/vnd.kubernetes.protobuf"
+YAML = "application/yaml"
+_TYPES = {JSON: JSON, YAML: YAML, "application/*": JSON, "*/*": JSON}
+_WRAPPED = (
+    ", application/json;as=Table;v=v1;g=meta.k8s.io, application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
+)
 _SHAPES = {
     (TABLE, "meta.k8s.io", "v1"),
     (TABLE, "meta.k8s.io", "v1beta1"),
@@ -29,10 +35,15 @@ _SHAPES = {
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What to answer with; `version` is the version of the wrapping kind."""
+    """What to answer with; `version` is the version of the wrapping kind, `media` what the bytes are called.
+
+    `typeless`: they would rather have protobuf, in which items of a list have neither kind nor apiVersion.
+    """
 
     kind: str
     version: str = "v1"
+    media: str = JSON
+    typeless: bool = False
 
 
 PLAIN = Shape(OBJECT)
@@ -55,20 +66,23 @@ def _clauses(header: str) -> tuple[tuple[str, dict[str, str]], ...]:
 
 
 @functools.lru_cache(maxsize=256)
-def shape(header: str) -> Shape:
-    """The first shape the client wants that this server has."""
+def shape(header: str, *, plain: bool = False) -> Shape:
+    """The first shape the client wants that this server has; `plain`: what is asked for has no other."""
     if not header:
         return PLAIN
-    for media, values in _clauses(header):
-        if media not in _JSON_TYPES:
+    typeless = False
+    for clause, values in _clauses(header):
+        media = _TYPES.get(clause)
+        if media is None:
+            typeless = typeless or clause == _PROTOBUF
             continue
         wanted = values.get("as", "")
         if not wanted:
-            return PLAIN
-        if (wanted, values.get("g", ""), values.get("v", "")) in _SHAPES:
-            return Shape(wanted, values["v"])
-    raise status.StatusError(
-        "NotAcceptable",
-        "only the following media types are accepted: application/json, "
-        "application/json;as=Table;v=v1;g=meta.k8s.io, application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io",
-    )
+            return PLAIN if media == JSON else Shape(OBJECT, media=media)
+        if not plain and (wanted, values.get("g", ""), values.get("v", "")) in _SHAPES:
+            return Shape(wanted, values["v"], media, typeless)
+    raise not_acceptable(f"{JSON}, {YAML}{'' if plain else _WRAPPED}")
+
+
+def not_acceptable(accepted: str) -> status.StatusError:
+    return status.StatusError("NotAcceptable", f"only the following media types are accepted: {accepted}")

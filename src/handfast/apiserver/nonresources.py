@@ -8,7 +8,7 @@ from collections.abc import Callable
 import msgspec
 
 from handfast.api import status
-from handfast.apiserver import calls, discovery, identity
+from handfast.apiserver import calls, discovery, identity, openapi_pages
 from handfast.apiserver.access import openid
 from handfast.serving import answers
 from handfast.telemetry import health as health_module
@@ -29,12 +29,14 @@ class NonResources:
     def __init__(
         self,
         discovery_: discovery.Discovery,
+        open_api: openapi_pages.Pages,
         health: health_module.Health,
         metrics: metrics_module.ApiServerMetrics,
         keys: openid.OpenId,
         version: dict[str, str],
     ) -> None:
         self._discovery = discovery_
+        self._pages = open_api
         self._health = health
         self._metrics = metrics
         self._keys = keys
@@ -47,19 +49,21 @@ class NonResources:
             ),
             "api": self._discover,
             "apis": self._discover,
-            "openapi": self._open_api,
             ".well-known": self._open_id,
             "openid": self._open_id,
             **dict.fromkeys(_HEALTH, self._check),
         }
 
-    def answer(self, call: calls.Call) -> answers.Answer:
+    async def answer(self, call: calls.Call) -> answers.Answer:
         info = call.info
         if info.verb not in {"get", "head"}:
             raise status.StatusError("MethodNotAllowed", f"the server does not allow {info.verb} on {info.path}")
         segments = info.path.split("/")[1:]
         # The path that was authorised is the one that is served: no segment is skipped.
-        row = None if "" in segments[:-1] else self._rows.get(segments[0] if segments else "/")
+        first = "/" if "" in segments[:-1] else segments[0]
+        if first == "openapi":
+            return await self._open_api(call)
+        row = self._rows.get(first)
         if row is None:
             raise status.no_such_path()
         return row(call)
@@ -92,9 +96,7 @@ class NonResources:
             return answers.Answer(status=304, headers=headers)
         return answers.Answer(body, headers=headers)
 
-    def _open_api(self, call: calls.Call) -> answers.Answer:
-        path = call.info.path.rstrip("/")
-        if path == "/openapi/v2":
-            body, content_type = discovery.open_api_v2(call.header("Accept"))
-            return answers.Answer(body, headers={"Content-Type": content_type, "Vary": "Accept"})
-        return answers.Answer(self._discovery.open_api(path))
+    async def _open_api(self, call: calls.Call) -> answers.Answer:
+        payer = (call.impersonator or call.user).name
+        page = await self._pages.page(call.info.path.rstrip("/"), call.header("Accept"), payer)
+        return page.answer(call.header("If-None-Match"))

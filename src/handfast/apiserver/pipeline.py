@@ -20,7 +20,8 @@
     14 encode                   verbs.encode          … answer in the shape they asked for
 
 A name with a dot is a module of a sub-room: `access.authn` is `access/authn.py`. `listener` and `connection` are the door,
-in front of this room. 8 to 13 are for writes only: `verbs/writes.py` has them step by step, with what each refuses with.
+in front of this room. From 6 on, `verbs.resources` leads the way. 8 to 13 are for writes only: `verbs.writes` has them step by
+step under the same names, with what each refuses with.
 HTTP older than 1.0 is refused between 1 and 2, so that it counts for the rate of its source.
 
 A caller who waited is judged again (`access.standing`): 2, 3 and 5 are repeated when the body has arrived, in 7, and in 12.
@@ -51,7 +52,7 @@ from handfast.apiserver.access import standing as standing_module
 from handfast.apiserver.verbs import resources as resources_module
 from handfast.rules import access
 from handfast.rules.machines import bootstrapper
-from handfast.runtime import clock as clock_module
+from handfast.runtime import clock as clocks
 from handfast.runtime import loop_time
 from handfast.serving import answers
 from handfast.serving import connection as connection_module
@@ -80,7 +81,7 @@ class Pipeline:
         auditor: audit.Audit,
         holds: loop_holds.LoopHolds,
         limits: limits_module.Limits,
-        clock: clock_module.Clock,
+        clock: clocks.Clock,
     ) -> None:
         self._authenticator = authenticator
         self._authorizers = authorizers
@@ -104,29 +105,29 @@ class Pipeline:
             f"{self._boot}-{next(self._ids):x}",
             request.RequestInfo(http.method.lower(), ""),
             connection.peer.address,
+            received=self._clock.monotonic(),
         )
         work = self._answer(call, connection)
         return loop_time.timed(work, self._clock.monotonic, loop_holds.STEP_SECONDS, self._holds.step, call)
 
     async def _answer(self, call: calls.Call, connection: connection_module.Connection) -> answers.Response:
-        started = self._clock.monotonic()
         refusal: status.StatusError | None = None
         try:
-            response = await self._stations(call, connection, started)
+            response = await self._stations(call, connection)
         except status.StatusError as error:
             self._audit.refused(call, error)
             refusal = error
             response = error_response(error)
         except ConnectionError:
             # The client went away in the middle of an answer; there is nobody to tell.
-            self._audit.abandoned(call, self._clock.monotonic() - started)
+            self._audit.abandoned(call, self._clock.monotonic() - call.received)
             raise
         except Exception as error:  # noqa: BLE001  whatever it is, the caller gets a Status and the log the rest
             refusal = status.from_error(error)
             if refusal.code == 500:
                 self._audit.failed(call, error)
             response = error_response(refusal)
-        self._audit.answered(call, response.status, self._clock.monotonic() - started, refusal)
+        self._audit.answered(call, response.status, self._clock.monotonic() - call.received, refusal)
         # Its traceback holds this frame, and with it the request. Only the garbage collector would free such a cycle.
         refusal = None
         if isinstance(response, answers.Answer):
@@ -136,14 +137,12 @@ class Pipeline:
                     response.add("Warning", warning)
         return response
 
-    async def _stations(
-        self, call: calls.Call, connection: connection_module.Connection, started: float
-    ) -> answers.Response:
-        http, peer = call.http, connection.peer
+    async def _stations(self, call: calls.Call, connection: connection_module.Connection) -> answers.Response:
+        http, peer, received = call.http, connection.peer, call.received
         authorization = http.headers.get("Authorization")
         # 1 rate limit: no credential, or too many bad ones
         if not peer.chain and authorization is None:
-            _require_within_rate(self._flows.stranger(peer.address, http.raw_path, started), _STRANGER_TEXT)
+            _require_within_rate(self._flows.wait_of_stranger(peer.address, http.raw_path, received), _STRANGER_TEXT)
         elif (
             authorization is not None
             and not self._limits.lifted
@@ -151,12 +150,12 @@ class Pipeline:
         ):
             # After too many guesses from an address, no new token is looked at; one that was good before still is. A
             # certificate that passed TLS is no guess: nodes must not suffer from others behind the same address.
-            _require_within_rate(self._flows.exhausted(peer.address, started), _STRANGER_TEXT)
+            _require_within_rate(self._flows.wait_of_refused_source(peer.address, received), _STRANGER_TEXT)
         # HTTP older than 1.0: behind 1, so that it counts for the rate of its source
         if http.version < aiohttp.HttpVersion10:
             raise status.bad_request("HTTP/1.0 or HTTP/1.1 is wanted")
         # 2 authenticate
-        self._authenticate(call, connection, authorization, started)
+        self._authenticate(call, connection, authorization)
         # 3 impersonate
         if impersonation.named(http.headers):
             self._impersonate(call)
@@ -165,26 +164,26 @@ class Pipeline:
         connection.user = payer.name
         if payer is not identity.ANONYMOUS:
             _require_within_rate(
-                self._flows.wait(payer, call.info, peer.address, started), "too many requests of this user"
+                self._flows.wait_of_user(payer, call.info, peer.address, received), "too many requests of this user"
             )
             if call.info.verb not in _READS:
-                call.charge = self._flows.charge(payer, call.info, peer.address, started)
+                call.charge = self._flows.charge(payer, call.info, peer.address, received)
         # 5 authorise
         attributes = authz.attributes(call.user, call.info)
         call.decision = authz.require(self._authorizers, attributes).sentence
-        self._standing.judged(call, started)
-        if call.info.verb == "watch":
-            self._audit.started(call, 200, 0.0)
+        self._standing.judged(call, received)
         # 6 to 14: the rest is the verb's
+        if call.info.verb == "watch":
+            call.on_started = self._started
         if not call.info.is_resource:
-            return self._nonresources.answer(call)
+            return await self._nonresources.answer(call)
         if call.info.verb in _READS or call.info.group in kinds.REVIEW_GROUPS:
             # Bounded by how fast the answer is read, a watch by its own time; a review waits for its body only.
             return await self._resources.answer(call)
         return await self._in_time(self._resources.answer(call))
 
     def _authenticate(
-        self, call: calls.Call, connection: connection_module.Connection, authorization: str | None, started: float
+        self, call: calls.Call, connection: connection_module.Connection, authorization: str | None
     ) -> None:
         """Find out who is asking. Only the path is read before: to parse a query costs time, and nobody is known yet."""
         http, peer = call.http, connection.peer
@@ -195,7 +194,7 @@ class Pipeline:
         except identity.Unauthorized:
             # Bad credentials cost more than none: they are counted like requests without one.
             if peer.chain or authorization is not None:
-                _require_within_rate(self._flows.failed(peer.address, started), _STRANGER_TEXT)
+                _require_within_rate(self._flows.wait_after_refusal(peer.address, call.received), _STRANGER_TEXT)
             raise
         if connection.on_proved is not None and call.user is not identity.ANONYMOUS:
             # The connections of those who are known are not what a source's rate is for: see `gate`.
@@ -204,6 +203,15 @@ class Pipeline:
             self.presence.note(connection, call.user)
         if question:
             call.info = request.parse(http.method, http.raw_path)
+
+    def _impersonate(self, call: calls.Call) -> None:
+        other = impersonation.apply(call.user, call.http.headers, self._authorizers)
+        if other is not None:
+            call.impersonator, call.user = call.user, other
+            self._authenticator.require_not_denied(other, self._clock.now())
+
+    def _started(self, call: calls.Call) -> None:
+        self._audit.started(call, 200, self._clock.monotonic() - call.received)
 
     async def _in_time(self, work: Awaitable[answers.Response]) -> answers.Response:
         """504 if a write takes too long, whatever it waits for. It may have been carried out all the same."""
@@ -229,12 +237,6 @@ class Pipeline:
             ) from None
         finally:
             timer.cancel()
-
-    def _impersonate(self, call: calls.Call) -> None:
-        other = impersonation.apply(call.user, call.http.headers, self._authorizers)
-        if other is not None:
-            call.impersonator, call.user = call.user, other
-            self._authenticator.require_not_denied(other, self._clock.now())
 
 
 def _require_within_rate(seconds: float, message: str) -> None:

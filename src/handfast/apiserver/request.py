@@ -10,6 +10,7 @@ or a method of the name of a verb would be taken for it.
 from __future__ import annotations
 
 import functools
+import re
 import types
 import urllib.parse
 from collections.abc import Mapping
@@ -26,6 +27,9 @@ _NAMESPACE_SUBRESOURCES = frozenset({"status", "finalize"})
 # Longest path we look at: names are at most 253 bytes and there are at most seven parts.
 PATH_LIMIT = 4096
 _REMEMBERED_LENGTH = 256
+_DURATION = re.compile(
+    r"[-+]?(?:0|(?:(?:[0-9]{1,18}(?:\.[0-9]{0,18})?|\.[0-9]{1,18})(?:ns|us|µs|μs|ms|s|m|h))+)", re.ASCII
+)
 _NO_QUERY: Mapping[str, str] = types.MappingProxyType({})
 
 
@@ -69,11 +73,14 @@ def parse(method: str, target: str) -> RequestInfo:
 
 def _parse(method: str, target: str) -> RequestInfo:
     if method not in _NON_RESOURCE_VERBS:
-        raise status.StatusError("MethodNotAllowed", "the server does not allow this method on the requested resource")
+        raise status.method_not_allowed()
     path, _, query_text = target.partition("?")
     if len(path) > PATH_LIMIT:
         raise status.bad_request(f"the path has {len(path)} characters, at most {PATH_LIMIT} are allowed")
     query = _query(query_text) if query_text else _NO_QUERY
+    watch = _is_true(query.get("watch"))
+    if query.get("timeout") and not watch:
+        _require_duration(query["timeout"])
     parts = path.split("/")[1:]
     if "%" in path:
         parts = [_unquote(part) for part in parts]
@@ -86,7 +93,6 @@ def _parse(method: str, target: str) -> RequestInfo:
     else:
         return RequestInfo(_NON_RESOURCE_VERBS[method], path, query=query)
     namespace, plural, name, subresource = _resource(rest)
-    watch = _is_true(query.get("watch"))
     verb = _verb(method, named=bool(name), watch=watch)
     fields = _equalities(query["fieldSelector"]) if verb in _SELECTING and "fieldSelector" in query else ()
     return RequestInfo(verb, path, True, group, version, namespace, plural, name, subresource, query, fields)
@@ -108,6 +114,12 @@ def _query(text: str) -> Mapping[str, str]:
             query[key] = value
         query.setdefault(key, value)
     return types.MappingProxyType(query)
+
+
+def _require_duration(text: str) -> None:
+    """400 if this is no duration, as Go writes them. How long a request may take is this server's own setting."""
+    if _DURATION.fullmatch(text) is None:
+        raise status.bad_request(f'invalid timeout specified in the request URL - time: invalid duration "{text}"')
 
 
 def _equalities(selector: str) -> tuple[tuple[str, str], ...]:

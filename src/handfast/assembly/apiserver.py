@@ -23,10 +23,12 @@ from handfast.api import handfast_kinds, kinds
 from handfast.apiserver import (
     audit,
     audit_log,
+    computed,
     discovery,
     first_objects,
     loop_holds,
     nonresources,
+    openapi_pages,
     pipeline,
 )
 from handfast.apiserver import limits as limits_module
@@ -36,6 +38,7 @@ from handfast.apiserver.verbs import (
     actions,
     definitions,
     deletes,
+    evictions,
     patches,
     reads,
     resources,
@@ -48,7 +51,7 @@ from handfast.datadir import layout, renewal, served_files
 from handfast.pki import seal
 from handfast.rules import networks
 from handfast.runtime import addresses, aside, collector, descriptors, files, loop_time, proxied, tasks
-from handfast.runtime import clock as clock_module
+from handfast.runtime import clock as clocks
 from handfast.serving import listener
 from handfast.store import protocol
 from handfast.store.sqlite import engine, space
@@ -103,7 +106,7 @@ class ApiServer:
         store: protocol.Store,
         sock: socket.socket,
         options: ApiServerOptions,
-        clock: clock_module.Clock,
+        clock: clocks.Clock,
     ) -> None:
         limits = options.limits
         sealer = seal.Sealer.from_text(files.read_private(place.encryption_key, limit=_FILE_BYTES).decode())
@@ -116,7 +119,6 @@ class ApiServer:
         self._advertise = options.advertise
         self._group = tasks.Group("apiserver")
         self._stopping = False
-        self._aside = aside.Aside("aside")
         self.replica = replica.Replica(store, envelopes)
         self.storage = storage.Storage(store, envelopes, self.replica)
         self.table = kinds.Table((*kinds.builtin(), *handfast_kinds.rows()))
@@ -136,10 +138,11 @@ class ApiServer:
             table=self.table,
             count=lambda name, outcome: self.metrics.webhooks.labels(name, outcome).inc(),
         )
+        self._aside = self.guard.aside
         # Whoever watches with a certificate of a CA that is gone, or was revoked, must not go on watching.
         self.guard.authenticator.changed.append(self.hub.end_all)
         judges = self.guard.authenticator
-        judges.scoped_changed.append(lambda: self.hub.judge(judges.require_unscoped))
+        judges.bootstrap_cas_changed.append(lambda: self.hub.judge(judges.require_no_bootstrap_credential))
         self.guard.revocations.changed.append(lambda: self.hub.judge(self.guard.require_not_denied))
         self.bonds = bonds.Bonds(self.replica, self.hub.end_bound_to)
         self.metrics = metrics_module.ApiServerMetrics()
@@ -167,8 +170,18 @@ class ApiServer:
             writer=writer,
             patcher=patches.Patcher(writer, clock),
             deleter=deleter,
-            actions=actions.Actions(reader, writer, deleter, guard.admitter, guard.tokens, guard.standing, clock),
+            actions=actions.Actions(
+                reader,
+                writer,
+                deleter,
+                guard.admitter,
+                guard.tokens,
+                guard.standing,
+                evictions.Evictions(self.storage, clock),
+                clock,
+            ),
             reviews=reviews.Reviews(guard.authenticator, guard.authorizers, guard.policy.policy, clock),
+            computed=computed.Computed(self.table, limits, self.storage, clock.now()),
             hub=self.hub,
         )
         version = discovery.version_document(importlib.metadata.version("handfast"))
@@ -184,7 +197,14 @@ class ApiServer:
                 aside=self._aside,
                 clock=clock,
             ),
-            nonresources=nonresources.NonResources(self.discovery, self.health, self.metrics, guard.openid, version),
+            nonresources=nonresources.NonResources(
+                self.discovery,
+                openapi_pages.Pages(self.table, self._aside),
+                self.health,
+                self.metrics,
+                guard.openid,
+                version,
+            ),
             auditor=audit.Audit(self.metrics, self.audit),
             holds=self.holds,
             limits=limits,
@@ -286,11 +306,11 @@ class ApiServer:
         await self.guard.ensure()
         self._group.start(self.guard.client_cas.run(), name="client-cas")
         self._group.start(self.guard.token_use.run(), name="token-use")
-        self._group.start(self._files.follow(self._users_of_files()), name="served-files")
+        self._group.start(self._files.follow(self._consumers_of_files()), name="served-files")
         self.listener.start()
 
-    def _users_of_files(self) -> served_files.Users:
-        return served_files.Users(
+    def _consumers_of_files(self) -> served_files.Consumers:
+        return served_files.Consumers(
             renew=self.listener.renew,
             trust=self.guard.client_cas.begin_with,
             sign_with=self.guard.sign_with,
@@ -318,7 +338,7 @@ class ApiServer:
         await self._store.close()
 
 
-def _audit_log(wanted: AuditOptions | None, clock: clock_module.Clock) -> audit_log.AuditLog | None:
+def _audit_log(wanted: AuditOptions | None, clock: clocks.Clock) -> audit_log.AuditLog | None:
     if wanted is None:
         return None
     rotation = rotating.Rotation(wanted.max_mib << 20, wanted.max_files, float(wanted.max_days or math.inf))
@@ -334,7 +354,7 @@ def _socket(options: ApiServerOptions) -> socket.socket:
 
 
 async def open_server(
-    options: ApiServerOptions, clock: clock_module.Clock, store: protocol.Store | None = None, *, reserve: int = 0
+    options: ApiServerOptions, clock: clocks.Clock, store: protocol.Store | None = None, *, reserve: int = 0
 ) -> ApiServer:
     """A server that is not serving yet. `store` replaces the one the options name; `reserve` is kept for removals."""
     place = layout.Layout(pathlib.Path(options.directory))
@@ -357,7 +377,7 @@ async def run(options: ApiServerOptions, renew: Callable[[], float] | None = Non
     that, there is none.
     """
     descriptors.allow_many()
-    clock = clock_module.SystemClock()
+    clock = clocks.SystemClock()
     server = await open_server(options, clock, reserve=space.RESERVE)
     await server.start()
     if renew is not None:

@@ -10,14 +10,13 @@ from __future__ import annotations
 import datetime
 import difflib
 import json
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from handfast import errors
 from handfast.api import durations, signer_names
-from handfast.assembly import setting_values
+from handfast.assembly import mesh_settings, setting_rows, setting_values
 from handfast.rules import decision, networks
 from handfast.rules.machines import join_window
 from handfast.runtime import addresses
@@ -44,6 +43,20 @@ class Configuration:
     store: str
     admin_listen: addresses.Address
     controllers: tuple[str, ...]
+    mesh: bool
+    identity_listen: addresses.Address
+    identity_admin_listen: addresses.Address
+    identity_advertise: addresses.Address | None
+    destination_listen: addresses.Address
+    destination_admin_listen: addresses.Address
+    destination_advertise: addresses.Address | None
+    policy_listen: addresses.Address
+    policy_advertise: addresses.Address | None
+    agents_listen: addresses.Address
+    agents_advertise: addresses.Address | None
+    injector_listen: addresses.Address
+    injector_admin_listen: addresses.Address
+    injector_advertise: addresses.Address | None
     leader_elect: bool
     log_level: str
     watchdog_seconds: int
@@ -58,6 +71,9 @@ class Configuration:
     protect_living_nodes: bool
     machines: bool
     join_within: datetime.timedelta
+    machine_config_listen: addresses.Address
+    machine_config_admin_listen: addresses.Address
+    machine_config_trusted_networks: str
     cluster_signing_duration: datetime.timedelta
     cluster_signing_cert_file: str | None
     cluster_signing_key_file: str | None
@@ -89,7 +105,7 @@ class Invalid(errors.Refused):
 def require_own_way_in(chosen: Configuration) -> None:
     """Refused if the control plane's own clients were taken for balancers: they send no header."""
     named = networks.Networks.parse(chosen.proxy_protocol_from)
-    for listen in (chosen.listen, chosen.admin_listen):
+    for listen in (chosen.listen, chosen.admin_listen, chosen.machine_config_admin_listen):
         host = listen.host
         own = ("127.0.0.1", "::1") if host in {"localhost", "0.0.0.0", "::", ""} else (host,)  # noqa: S104
         for address in own:
@@ -101,32 +117,9 @@ def require_own_way_in(chosen: Configuration) -> None:
                 )
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """One key: how it is read, what it is when nobody says, and how to write it."""
-
-    key: str
-    read: Callable[[Any], Any]
-    default: Any
-    allowed: str
-    about: str
-
-    @property
-    def field(self) -> str:
-        return re.sub(r"[A-Z]", lambda match: "_" + match[0].lower(), self.key)
-
-    @property
-    def variable(self) -> str:
-        return "HANDFAST_" + self.field.upper()
-
-    @property
-    def flag(self) -> str:
-        return "--" + self.field.replace("_", "-")
-
-
-def _signing() -> Iterator[Setting]:
+def _signing() -> Iterator[setting_rows.Setting]:
     """With which CA certificates are signed, as Kubernetes' controller manager has it."""
-    yield Setting(
+    yield setting_rows.Setting(
         "clusterSigningDuration",
         setting_values.lifetime,
         "8760h",
@@ -136,46 +129,44 @@ def _signing() -> Iterator[Setting]:
     allowed = "a path; in the configuration file, relative to the data directory"
     for word, signer in SIGNERS.items():
         whom = f"requests for {signer or 'all signers, instead of that of the data directory'}"
-        yield Setting(
+        yield setting_rows.Setting(
             f"clusterSigning{word}CertFile", setting_values.file, None, allowed, f"the CA certificate that signs {whom}"
         )
-        yield Setting(
+        yield setting_rows.Setting(
             f"clusterSigning{word}KeyFile", setting_values.file, None, allowed, f"the key of the CA that signs {whom}"
         )
 
 
-_HOST_PORT = "HOST:PORT, as in 127.0.0.1:6443, [::1]:6443 or localhost:0"
-
 SETTINGS: Final = (
-    Setting(
+    setting_rows.Setting(
         "listen",
         setting_values.address,
         "127.0.0.1:6443",
-        _HOST_PORT,
+        setting_rows.HOST_PORT,
         "where the API server listens; port 0 picks a free one",
     ),
-    Setting(
+    setting_rows.Setting(
         "advertise",
         setting_values.addresses,
         [],
-        f"a list of {_HOST_PORT}",
+        f"a list of {setting_rows.HOST_PORT}",
         "other addresses by which clients reach the API server",
     ),
-    Setting(
+    setting_rows.Setting(
         "store",
         setting_values.store,
         "store.db",
         "a path, relative to the data directory",
         "where the objects are kept",
     ),
-    Setting(
+    setting_rows.Setting(
         "adminListen",
         setting_values.address,
         "127.0.0.1:9990",
-        _HOST_PORT,
+        setting_rows.HOST_PORT,
         "where the controllers serve their health and metrics",
     ),
-    Setting(
+    setting_rows.Setting(
         "controllers",
         setting_values.controllers,
         ["*"],
@@ -183,61 +174,65 @@ SETTINGS: Final = (
         'otherwise, and machineapprover; "-name" leaves one out',
         "which controllers run",
     ),
-    Setting(
+    setting_rows.Setting(
         "leaderElect", setting_values.boolean, False, "true or false", "take turns with other controllers, by a Lease"
     ),
-    Setting("logLevel", setting_values.level, "info", ", ".join(setting_values.LEVELS), "how much is logged"),
-    Setting(
+    setting_rows.Setting(
+        "logLevel", setting_values.level, "info", ", ".join(setting_values.LEVELS), "how much is logged"
+    ),
+    setting_rows.Setting(
         "watchdogSeconds",
         setting_values.whole(6, 3600),
         60,
         "6 to 3600, or 0 for as long as it likes",
         "how long a process of `up` may leave its health unanswered before it is killed and started again",
     ),
-    Setting(
+    setting_rows.Setting(
         "enableBootstrapTokenAuth",
         setting_values.boolean,
         False,
         "true or false; on in `up` unless said otherwise",
         "let bootstrap tokens log in",
     ),
-    Setting(
+    setting_rows.Setting(
         "anonymousFrom",
         setting_values.text_of_networks,
         "any",
         "any, none, private, or networks as in 10.0.0.0/8,fd00::/8; this machine itself always counts",
         "from where requests without a credential are answered",
     ),
-    Setting(
+    setting_rows.Setting(
         "proxyProtocolFrom",
         setting_values.balancers,
         "none",
         "none, or networks as in 10.0.0.0/29,fd00::/64; not any",
         "balancers, whose connections all begin with a PROXY header (v1 or v2) that names the client",
     ),
-    Setting(
+    setting_rows.Setting(
         "serviceAccountIssuer",
         setting_values.issuer,
         "https://kubernetes.default.svc.cluster.local",
         "an https URL",
         "the issuer of service account tokens",
     ),
-    Setting("apiAudiences", setting_values.texts, [], "a list of texts", "audiences of this API; empty: the issuer"),
-    Setting(
+    setting_rows.Setting(
+        "apiAudiences", setting_values.texts, [], "a list of texts", "audiences of this API; empty: the issuer"
+    ),
+    setting_rows.Setting(
         "serviceAccountMaxTokenSeconds",
         setting_values.whole(3600, 1 << 32),
         0,
         "3600 to 4294967296, or 0 for no limit",
         "how long a requested service account token may live",
     ),
-    Setting(
+    setting_rows.Setting(
         "nodeRecoveryWindow",
         setting_values.window,
         0,
         "0 for never, or hours or days up to 90d, as in 720h; 720h in `up` unless said otherwise",
         "how long ago a node's certificate may have expired for the node to come back by itself",
     ),
-    Setting(
+    setting_rows.Setting(
         "ledgerRetentionDays",
         setting_values.whole(1, 36_500),
         90,
@@ -245,48 +240,70 @@ SETTINGS: Final = (
         "how long the issuance ledger is kept after the certificates in it have expired",
     ),
     *_signing(),
-    Setting(
+    setting_rows.Setting(
         "protectLivingNodes",
         setting_values.boolean,
         True,
         "true or false",
         "let nobody but the node itself have a certificate in the name of a node that renews its Lease, until that has ended",
     ),
-    Setting(
+    setting_rows.Setting(
         "machines",
         setting_values.boolean,
         False,
         "true or false",
         "admit machines by inventory: bootstrap credentials that can be revoked, and requests approved for known Machines only",
     ),
-    Setting(
+    setting_rows.Setting(
         "joinWithin",
         setting_values.join_within,
         durations.text(join_window.DEFAULT),
         join_window.ALLOWED,
         "how long after its Machine a machine may ask for its first certificate, where the machine-approver's settings do not say",
     ),
-    Setting(
+    setting_rows.Setting(
+        "machineConfigListen",
+        setting_values.address,
+        "127.0.0.1:22623",
+        setting_rows.HOST_PORT,
+        "with machines: where they fetch their configurations",
+    ),
+    setting_rows.Setting(
+        "machineConfigAdminListen",
+        setting_values.address,
+        "127.0.0.1:9991",
+        setting_rows.HOST_PORT,
+        "with machines: where the machine-config server has its health and metrics",
+    ),
+    setting_rows.Setting(
+        "machineConfigTrustedNetworks",
+        setting_values.trusted_networks,
+        "none",
+        "none, private, or networks as in 10.0.0.0/24,fd00::/64; not any",
+        "with machines: from where a configuration, with the bootstrap credential in it, is served without any other proof",
+    ),
+    *mesh_settings.ROWS,
+    setting_rows.Setting(
         "auditLogPath",
         setting_values.path,
         "audit/audit.log",
         'a path, relative to the data directory; "-" is standard output, "none" is no log',
         "where every request is written down",
     ),
-    Setting(
+    setting_rows.Setting(
         "auditLogMaxMib",
         setting_values.whole(1, 1 << 20),
         100,
         "1 to 1048576",
         "size at which the audit log is rotated",
     ),
-    Setting(
+    setting_rows.Setting(
         "auditLogMaxFiles", setting_values.whole(1, 10_000), 10, "1 to 10000", "how many rotated audit logs are kept"
     ),
-    Setting(
+    setting_rows.Setting(
         "auditLogMaxDays", setting_values.whole(1, 36_500), 30, "1 to 36500, or 0 for ever", "how long they are kept"
     ),
-    Setting(
+    setting_rows.Setting(
         "unsafeLiftLimits",
         setting_values.boolean,
         False,
@@ -294,6 +311,8 @@ SETTINGS: Final = (
         "lift every rate limit, which leaves the server open to floods",
     ),
 )
+# What the machine-config server is told.
+MACHINE_CONFIG: Final = tuple(row.key for row in SETTINGS if row.key.startswith("machineConfig"))
 # What the controllers that sign are told, and those of it that are files.
 SIGNING: Final = tuple(row.key for row in SETTINGS if row.key.startswith("clusterSigning"))
 SIGNING_FILES: Final = tuple(key for key in SIGNING if key.endswith("File"))
@@ -346,7 +365,11 @@ def resolve(
 
 
 def _choose(
-    setting: Setting, flags: Mapping[str, Any], environ: Mapping[str, str], document: Mapping[str, Any], file: str
+    setting: setting_rows.Setting,
+    flags: Mapping[str, Any],
+    environ: Mapping[str, str],
+    document: Mapping[str, Any],
+    file: str,
 ) -> tuple[Any, str]:
     if (value := flags.get(setting.field)) is not None:
         return value, setting.flag

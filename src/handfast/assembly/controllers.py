@@ -16,11 +16,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-import prometheus_client
 import structlog
 
-from handfast.client import api, connection, transport
-from handfast.controllers import followed_files, names
+from handfast.client import api, connection, followed_files, hearing, machine_inventory, transport
+from handfast.controllers import names
 from handfast.controllers import role as role_module
 from handfast.controllers.certificates import (
     approver,
@@ -35,11 +34,15 @@ from handfast.controllers.certificates import (
     signer as csr_signer,
 )
 from handfast.controllers.cluster import (
+    disruption,
+    endpoint_mirroring,
     endpoint_slices,
     event_ttl,
     garbage_collector,
     namespace,
     node_lifecycle,
+    pod_garbage,
+    resource_quota,
     role_aggregation,
     root_ca,
     service_account_tokens,
@@ -48,8 +51,15 @@ from handfast.controllers.cluster import (
 from handfast.controllers.cluster import endpoints as classic_endpoints
 from handfast.controllers.joining import bootstrap_signer, cluster_info, token_cleaner
 from handfast.controllers.machines import approver as machine_approver
-from handfast.controllers.machines import bootstrap_token, client_ca, management, node_link
-from handfast.controllers.machines import inventory as machine_inventory
+from handfast.controllers.machines import (
+    bootstrap_token,
+    client_ca,
+    credential_rollout,
+    machine_config_pools,
+    machine_config_render,
+    management,
+    node_link,
+)
 from handfast.controllers.machines import settings as machine_settings
 from handfast.pki import jwt, keys
 from handfast.rules import networks
@@ -60,8 +70,6 @@ from handfast.serving import admin
 from handfast.telemetry import health, metrics
 
 _log = structlog.get_logger("handfast.controllers")
-
-_LATENESS = metrics.loop_lateness(prometheus_client.REGISTRY)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +116,19 @@ class Selection:
 ORDINARY: Final = Selection()
 
 
+# Those of services, Pods and limits, which need to be told nothing.
+_CLUSTER: Final[Mapping[str, role_module.Build]] = {
+    endpoint_slices.NAME: endpoint_slices.build,
+    classic_endpoints.NAME: classic_endpoints.build,
+    endpoint_mirroring.NAME: endpoint_mirroring.build,
+    event_ttl.NAME: event_ttl.build,
+    pod_garbage.NAME: pod_garbage.build,
+    role_aggregation.NAME: role_aggregation.build,
+    resource_quota.NAME: resource_quota.build,
+    disruption.NAME: disruption.build,
+}
+
+
 def known(
     root_ca_pem: bytes,
     signer: jwt.Signer | None = None,
@@ -142,10 +163,7 @@ def known(
         garbage_collector.NAME: garbage_collector.build,
         service_accounts.NAME: service_accounts.build,
         root_ca.NAME: functools.partial(root_ca.build, root_ca_pem=root_ca_pem),
-        endpoint_slices.NAME: endpoint_slices.build,
-        classic_endpoints.NAME: classic_endpoints.build,
-        event_ttl.NAME: event_ttl.build,
-        role_aggregation.NAME: role_aggregation.build,
+        **_CLUSTER,
         approver.NAME: functools.partial(
             approver.build,
             feed=feed,
@@ -168,6 +186,9 @@ def known(
             machines=machines,
             kubelet_ca=root_ca_pem,
         ),
+        machine_config_render.NAME: functools.partial(machine_config_render.build, servers=servers, ca=root_ca_pem),
+        machine_config_pools.NAME: machine_config_pools.build,
+        credential_rollout.NAME: credential_rollout.build,
     }
 
 
@@ -181,7 +202,7 @@ class AdminOptions:
 
 def _doors(link: transport.Transport, role: role_module.Role, options: AdminOptions) -> admin.Admin:
     return admin.Admin(
-        health.Health(ready={"apiserver": lambda: role_module.unheard(link), "controllers": role.not_ready}),
+        health.Health(ready={"apiserver": lambda: hearing.unheard(link), "controllers": role.not_ready}),
         proxied.Proxied(networks.Networks.parse(options.proxy_protocol_from)),
     )
 
@@ -243,8 +264,10 @@ async def run(
                 fleet.followed(),
             ):
                 # By the machine's own clock, whichever the controllers have: it is about this process.
-                beside.start(loop_time.lateness(clocks.SystemClock(), _LATENESS.observe), name="loop-lateness")
-                beside.start(role_module.keep_asking(link, clock), name="apiserver")
+                beside.start(
+                    loop_time.lateness(clocks.SystemClock(), metrics.process_lateness().observe), name="loop-lateness"
+                )
+                beside.start(hearing.keep_asking(link, clock), name="apiserver")
                 await (role.take_turns() if leader_elect else role.work())
     finally:
         await doors.stop()

@@ -30,12 +30,16 @@ from handfast.apiserver.admission import (
     certificates,
     client_ca,
     ledger,
+    limit_ranges,
     machine_settings,
     namespace_lifecycle,
     node_restriction,
     plugin,
+    policies,
+    quotas,
     rbac,
     revoked_requests,
+    runtime_class,
     service_account,
     station,
     token_limits,
@@ -51,7 +55,8 @@ from handfast.rules.nodes import authorizer
 from handfast.rules.nodes import recovery as recovering
 from handfast.rules.rbac import policy as rbac_policy
 from handfast.rules.rbac import scopes
-from handfast.runtime import clock as clock_module
+from handfast.runtime import aside as aside_module
+from handfast.runtime import clock as clocks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,19 +72,28 @@ class GuardOptions:
     node_recovery_window: datetime.timedelta = datetime.timedelta()
 
 
-# Admission plugins that are asked before mutating webhooks, and again when one of those changed something.
-MUTATING = (
-    namespace_lifecycle.ROW,
-    service_account.ROW,
-    node_restriction.ROW,
-)
+def mutating(authors: policies.Authors) -> tuple[plugin.Row, ...]:
+    """Admission plugins that are asked before mutating webhooks, and again when one of those changed something."""
+    return (
+        namespace_lifecycle.ROW,
+        limit_ranges.DEFAULTS,
+        service_account.ROW,
+        runtime_class.ROW,
+        node_restriction.ROW,
+        authors.type_row,
+    )
 
 
 def validating(
-    policy_: rbac_policy.Policy, store: storage.Storage, revoked: revocations.Revocations
+    policy_: rbac_policy.Policy,
+    store: storage.Storage,
+    revoked: revocations.Revocations,
+    authors: policies.Authors,
 ) -> tuple[plugin.Row, ...]:
     """Admission plugins that are asked when nothing changes the object any more."""
     return (
+        authors.params_row,
+        limit_ranges.BOUNDS,
         *certificates.ROWS,
         client_ca.ROW,
         ledger.ROW,
@@ -90,6 +104,11 @@ def validating(
         # Last: what another row refuses must not use a token up.
         token_limits.TokenLimits(store).row,
     )
+
+
+def reserving(store: storage.Storage) -> tuple[plugin.Row, ...]:
+    """Admission plugins that are asked after validating webhooks, and write down what a write uses."""
+    return quotas.Quotas(store).rows
 
 
 def _recovery(
@@ -105,7 +124,7 @@ class Guard:
         self,
         options: GuardOptions,
         store: storage.Storage,
-        clock: clock_module.Clock,
+        clock: clocks.Clock,
         *,
         initial_cas: bytes,
         signing_key: keys.PrivateKey,
@@ -138,16 +157,20 @@ class Guard:
         )
         self.client_cas = client_cas.ClientCAs(store, clock, initial, self.authenticator.trust, admit_cas)
         self.bootstrap_cas = bootstrap_cas.BootstrapCAs(
-            replica, self.authenticator.trust_scoped, self.client_cas.remember
+            replica, self.authenticator.trust_bootstrap_cas, self.client_cas.remember
         )
         self.policy = policy.PolicyFeed(replica)
         self._nodes = node_feed.NodeFeed(replica)
         self.authorizers = self._authorizers(replica)
         self.standing = standing.Standing(self.authenticator, self.authorizers, clock)
         self.authenticator.changed.append(self.standing.lost)
-        self.authenticator.scoped_changed.append(self.standing.lost)
+        self.authenticator.bootstrap_cas_changed.append(self.standing.lost)
         self.revocations.changed.append(self.standing.lost)
         self.webhooks = webhooks.Webhooks(replica, clock, table=table, count=count)
+        self.admission_policies = policies.Policies(replica, table)
+        # Where work is done that would hold the loop: that of requests, too.
+        self.aside = aside_module.Aside("aside")
+        self._authors = policies.Authors(table, self.aside)
         self.tokens = token_requests.TokenRequests(
             jwt.Signer(signing_key),
             issuer=options.issuer,
@@ -173,9 +196,11 @@ class Guard:
 
     def _admission(self, context: plugin.Context) -> station.Admitter:
         return station.Admitter(
-            plugin.Chain(MUTATING, context),
-            plugin.Chain(validating(self.policy.policy, self._storage, self.revocations), context),
+            plugin.Chain(mutating(self._authors), context),
+            plugin.Chain(validating(self.policy.policy, self._storage, self.revocations, self._authors), context),
             self.webhooks,
+            self.admission_policies,
+            plugin.Chain(reserving(self._storage), context),
         )
 
     def load(self) -> None:
@@ -184,6 +209,7 @@ class Guard:
         self.policy.load()
         self._nodes.load()
         self.webhooks.load()
+        self.admission_policies.load()
         self.client_cas.load()
         self.bootstrap_cas.load()
         self.standing.load(self._storage.replica)

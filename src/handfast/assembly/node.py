@@ -23,7 +23,7 @@ from handfast.assembly import node_config
 from handfast.client import api, refusals, requests
 from handfast.client import connection as connections
 from handfast.client import transport as transports
-from handfast.node import agent, certificate_store, machine
+from handfast.node import agent, certificate_store, configuration_state, machine, root_files
 from handfast.node import identity as identities
 from handfast.pki import bundles, certificates, chains, pairs, pem, pins
 from handfast.rules import networks
@@ -50,6 +50,23 @@ def owned(directory: pathlib.Path) -> Iterator[None]:
         lock.release()
 
 
+@contextlib.contextmanager
+def machine_below(configuration: node_config.NodeConfiguration) -> Iterator[configuration_state.Machine | None]:
+    """The machine whose configuration is followed, None where none is; refused where its root cannot be written."""
+    if not configuration.machine_config:
+        yield None
+        return
+    with files.otherwise("name another directory with --root"):
+        root = root_files.Root(configuration.root)
+    try:
+        machine_state = configuration_state.Machine(root)
+        with files.otherwise("name another directory with --root"):
+            machine_state.prepare()
+        yield machine_state
+    finally:
+        root.close()
+
+
 def places_of(configuration: node_config.NodeConfiguration) -> identities.Places:
     """Who the node is and where its credentials lie."""
     return identities.Places(
@@ -66,7 +83,11 @@ async def run(configuration: node_config.NodeConfiguration, *, clock: clocks.Clo
     for text in configuration.warnings:
         _log.warning(text)
     places = places_of(configuration)
-    with owned(configuration.cert_dir), addresses.listen(configuration.listen, "--listen") as listener:
+    with (
+        owned(configuration.cert_dir),
+        addresses.listen(configuration.listen, "--listen") as listener,
+        machine_below(configuration) as machine_state,
+    ):
         node_agent = agent.Agent(
             agent.Options(
                 places=places,
@@ -74,6 +95,8 @@ async def run(configuration: node_config.NodeConfiguration, *, clock: clocks.Clo
                 rotate_server=configuration.rotate_server_certificates,
                 static_pods=configuration.static_pods_dir,
                 proxied=networks.Networks.parse(configuration.proxy_protocol_from),
+                machine=machine_state,
+                machine_config_server=configuration.machine_config_server,
             ),
             listener,
             clock=clock,
@@ -112,7 +135,7 @@ async def obtain(
         identity.keeper.on_waiting = on_waiting
         try:
             if is_new:
-                _report_living_node(await identity.namesake(), on_waiting)
+                _report_living_node(await identity.find_node_of_this_name(), on_waiting)
             await identity.ensure(seconds, patient=False)
             pair = identity.keeper.current()
             if pair is None:
@@ -147,7 +170,7 @@ async def rehearse(
     link = transports.Transport(connection, clock=clock)
     try:
         client = api.Client(link)
-        _report_living_node(await identities.namesake(client, places.node), on_waiting)
+        _report_living_node(await identities.find_node_of_this_name(client, places.node), on_waiting)
         await requests.rehearse(client, store.rehearsal_key(), wanted)
     finally:
         await link.close()

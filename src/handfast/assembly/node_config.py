@@ -8,6 +8,7 @@ It opens no file and starts nothing. Names are the kubelet's, so that a machine'
 2. A wrong value is refused, with its origin, whatever the origin is.
 3. `RotateKubeletClientCertificate` and `RotateKubeletServerCertificate` have been on for good in Kubernetes. They are
    accepted with a warning; false turns the rotation off, as they once did. Other feature gates are ignored with one.
+4. `--machine-config`, `--root` and `--machine-config-server` are this agent's own, and no keys of that file.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import difflib
 import ipaddress
 import pathlib
 import re
+import urllib.parse
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -23,6 +25,7 @@ from typing import Any, Final
 from handfast import errors
 from handfast.api import objects
 from handfast.assembly import config, setting_values
+from handfast.rules.machine_config import host_paths
 from handfast.runtime import addresses
 
 API_VERSION: Final = "kubelet.config.k8s.io/v1beta1"
@@ -30,6 +33,9 @@ KIND: Final = "KubeletConfiguration"
 KUBECONFIG: Final = "/etc/kubernetes/kubelet.conf"
 BOOTSTRAP_KUBECONFIG: Final = "/etc/kubernetes/bootstrap-kubelet.conf"
 CERT_DIR: Final = "/var/lib/kubelet/pki"
+# Where a machine that has its configuration from a machine-config server has its bootstrap kubeconfig.
+SERVED_KUBECONFIG: Final = host_paths.KUBECONFIG
+ROOT: Final = "/"
 LISTEN: Final = "0.0.0.0:10250"
 CLIENT_GATE: Final = "RotateKubeletClientCertificate"
 SERVER_GATE: Final = "RotateKubeletServerCertificate"
@@ -54,6 +60,9 @@ class NodeConfiguration:
     listen: addresses.Address
     proxy_protocol_from: str
     verbosity: int
+    machine_config: bool = False
+    root: pathlib.Path = pathlib.Path(ROOT)
+    machine_config_server: str = ""
     warnings: tuple[str, ...] = ()
 
     @property
@@ -99,6 +108,18 @@ def _ip(text: str) -> str:
 
 def _address(value: Any) -> addresses.Address:
     return addresses.parse(_text(value))
+
+
+def _server(value: Any) -> str:
+    text = _text(value)
+    parts = urllib.parse.urlsplit(text)
+    try:
+        good = parts.scheme == "https" and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:
+        good = False
+    if text and not (good and not parts.query and not parts.fragment and parts.path in {"", "/"} and "@" not in text):
+        raise ValueError("is not an https URL of a host and a port")
+    return text.rstrip("/")
 
 
 def _level(value: Any) -> int:
@@ -171,12 +192,15 @@ _SETTINGS: Final = (
     ),
     _Setting("feature-gates", _gates, {}, "NAME=true or NAME=false, with commas between", "featureGates"),
     _Setting("verbosity", _level, 0, "0 to 10"),
+    _Setting("machine-config", setting_values.boolean, False, "true or false"),
+    _Setting("root", _path, ROOT, "a directory"),
+    _Setting("machine-config-server", _server, "", "a URL, as in https://192.0.2.1:22623"),
 )
 FIELDS: Final = ("apiVersion", "kind", "address", "port", *(row.key for row in _SETTINGS if row.key))
 # As it is typed.
 _FLAGS: Final = {"verbosity": "-v"}
 # The usual name would be too general.
-_VARIABLES: Final = {"listen": "HANDFAST_NODE_LISTEN"}
+_VARIABLES: Final = {"listen": "HANDFAST_NODE_LISTEN", "root": "HANDFAST_NODE_ROOT"}
 
 
 def variable(flag: str) -> str:
@@ -210,7 +234,8 @@ def resolve(
     warnings = _ignored(document, file)
     gates: Mapping[str, bool] = values.pop("feature_gates")
     warnings += _gated(gates)
-    bootstrap = values["bootstrap_kubeconfig"] or (BOOTSTRAP_KUBECONFIG if exists(BOOTSTRAP_KUBECONFIG) else "")
+    root = pathlib.Path(values["root"]).absolute()
+    bootstrap = values["bootstrap_kubeconfig"] or _usual_bootstrap(values["machine_config"], root, exists)
     static = values["static_pods_dir"]
     return NodeConfiguration(
         bootstrap_kubeconfig=pathlib.Path(bootstrap).absolute() if bootstrap else None,
@@ -224,8 +249,18 @@ def resolve(
         listen=values["listen"],
         proxy_protocol_from=values["proxy_protocol_from"],
         verbosity=values["verbosity"],
+        machine_config=values["machine_config"],
+        root=root,
+        machine_config_server=values["machine_config_server"],
         warnings=tuple(warnings),
     )
+
+
+def _usual_bootstrap(machine_config: bool, root: pathlib.Path, exists: Callable[[str], bool]) -> str:
+    """Where the bootstrap kubeconfig is if nobody says: the configuration brings it, or somebody has put it in the usual place."""
+    usual = BOOTSTRAP_KUBECONFIG if exists(BOOTSTRAP_KUBECONFIG) else ""
+    served = str(root / SERVED_KUBECONFIG.lstrip("/"))
+    return served if machine_config and (exists(served) or not usual) else usual
 
 
 def _refused(setting: _Setting, value: Any, origin: str, error: ValueError) -> config.Invalid:

@@ -37,6 +37,26 @@ def addresses(value: Any) -> tuple[address_module.Address, ...]:
     return tuple(address(item) for item in texts(value))
 
 
+def advertised(value: Any) -> address_module.Address | None:
+    """An address that others are told, if any: one that leads somewhere."""
+    if value is None:
+        return None
+    parsed = address(value)
+    if parsed.port == 0:
+        raise ValueError("has the port 0, to which nobody can connect")
+    if address_module.is_wildcard(parsed.host):
+        raise ValueError(f"has the host {parsed.host}, to which nobody can connect")
+    return parsed
+
+
+def advertised_ip(value: Any) -> address_module.Address | None:
+    """The same, for those who look no names up."""
+    parsed = advertised(value)
+    if parsed is not None and not address_module.ip_hosts([parsed.host]):
+        raise ValueError(f"has the host {parsed.host}, which is no IP address")
+    return parsed
+
+
 def texts(value: Any) -> tuple[str, ...]:
     """A list from a file or from repeated flags, or comma-separated text from the environment."""
     items = value.split(",") if isinstance(value, str) else value
@@ -100,6 +120,15 @@ def balancers(value: Any) -> str:
     named = networks.Networks.parse(text)
     if named.unbounded or named.cover_a_family():
         raise ValueError("would let everybody choose their own address")
+    return text
+
+
+def trusted_networks(value: Any) -> str:
+    """Networks whose machines need no other proof: never everybody's."""
+    text = text_of_networks(value)
+    named = networks.Networks.parse(text)
+    if named.unbounded or named.cover_a_family():
+        raise ValueError("would hand out the bootstrap credential to everybody")
     return text
 
 

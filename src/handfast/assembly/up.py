@@ -5,7 +5,8 @@ The order is chosen so that what can be wrong is found out before anything start
 configuration, the ports (where nobody named one and it is taken, another is chosen and told); then keys and certificates, in a child of their own, so that the supervisor never loads the
 crypto library. That child runs again every hour, and when the first certificate is due to be renewed: whoever uses a
 file notices that it has changed. The objects that a new cluster needs to be joined are made by another such child, `handfast init`, over
-the API, while the controllers start. It does not keep the children running: see `supervisor`.
+the API, while the controllers start. Where a mesh is wanted, `handfast mesh install` follows, then the tokens of its accounts, and only then its
+services start. It does not keep the children running: see `supervisor`.
 """
 
 from __future__ import annotations
@@ -18,19 +19,23 @@ import os
 import pathlib
 import socket
 import ssl
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from handfast import errors
 from handfast.api import durations
-from handfast.assembly import config
+from handfast.assembly import config, mesh_accounts
+from handfast.assembly import parts as parts_module
+from handfast.assembly import ports as ports_module
 from handfast.controllers import names as controller_names
 from handfast.datadir import endpoints, layout
 from handfast.runtime import addresses, children, files, supervisor, tls, watchdog
 
 _HOUR: Final = 3600.0
 _LEAST: Final = 5.0
+_NOT_MADE: Final = "the objects that machines need to join were not made"
+_NOT_INSTALLED: Final = "the mesh was not installed"
 
 
 class Console(Protocol):
@@ -63,6 +68,7 @@ class RoleFlags:
 
     apiserver: Sequence[str] = ()
     controllers: Sequence[str] = ()
+    machine_config: Sequence[str] = ()
     first_objects: Sequence[str] = ()
     unnamed: Collection[str] = ()
 
@@ -127,27 +133,44 @@ class _Readiness:
         return ready
 
 
-@dataclass(slots=True)
-class _Introduction:
-    """Has `handfast init` make the first objects, once, while the role after the API server starts; then asks that role.
+@dataclass(frozen=True, slots=True)
+class _Errand:
+    """Has a child do its work over the API.
 
-    A failure is told and stops nobody: what is not there is made at the next start.
+    A failure is told, as `otherwise`, and stops nobody: what is not there is made at the next start.
     """
 
     role: children.Role
     console: Console
+    otherwise: str
+    take: Callable[[bytes], None] = lambda _printed: None
+
+    async def __call__(self) -> None:
+        try:
+            self.take(await children.run_once(self.role))
+        except errors.HandfastError as error:
+            self.console.event("warning", f"{self.otherwise}: {error.message}", reason=error.reason)
+
+
+@dataclass(slots=True)
+class _After:
+    """Has errands run, once and in order, while a role starts; then asks that role.
+
+    Once it answers, the parts are next, and the ports that were `held` for them are let go.
+    """
+
+    errands: list[Callable[[], Awaitable[None]]]
     then: Callable[[], Awaitable[bool]]
-    done: bool = False
+    held: Sequence[socket.socket]
 
     async def __call__(self) -> bool:
-        if not self.done:
-            self.done = True
-            try:
-                self.console.introduced(await children.run_once(self.role))
-            except errors.HandfastError as error:
-                text = f"the objects that machines need to join were not made: {error.message}"
-                self.console.event("warning", text, reason=error.reason)
-        return await self.then()
+        while self.errands:
+            await self.errands.pop(0)()
+        ready = await self.then()
+        if ready:
+            for each in self.held:
+                each.close()
+        return ready
 
 
 @contextlib.contextmanager
@@ -186,6 +209,22 @@ def _flag(name: str, value: bool) -> str:
     return f"--{name}" if value else f"--no-{name}"
 
 
+def _apiserver(
+    shared: parts_module.Shared, listen: ports_module.Port, words: Sequence[str], held: socket.socket
+) -> children.Role:
+    """The API server, on a socket that stays across its restarts; once it answers, what is `held` for the next is let go."""
+    place, number = shared.place, listen.sock.fileno()
+    return children.Role(
+        name="apiserver",
+        argv=children.command(
+            *("serve", "apiserver", "--dir", str(place.root), *listen.words, "--listen-fd", str(number), *words)
+        ),
+        descriptors=(*shared.descriptors, number),
+        ready=_Readiness(listen.at, place.ca_certificate, held),
+        livez=functools.partial(watchdog.Livez, listen.at, tls.unsafe_unverified_context()),
+    )
+
+
 def _controllers(
     place: layout.Layout, chosen: config.Configuration, admin: addresses.Address, words: Sequence[str]
 ) -> children.Role:
@@ -205,15 +244,28 @@ def _controllers(
     )
 
 
-def _listen(flag: str, address: addresses.Address, unnamed: Collection[str], console: Console) -> socket.socket:
-    """A socket for `address`; one that nobody named may be another, which is told."""
-    if flag not in unnamed:
-        return addresses.listen(address, flag)
-    sock = addresses.listen_near(address, flag)
-    port = addresses.bound(sock, address).port
-    if port != address.port:
-        console.event("warning", f"port {address.port} is taken, so that port {port} is used; {flag} names another")
-    return sock
+_Errands = list[Callable[[], Awaitable[None]]]
+_Beside = list[Callable[[], Coroutine[Any, Any, None]]]
+
+
+def _mesh_errands(
+    place: layout.Layout, console: Console, services: Sequence[parts_module.Part]
+) -> tuple[_Errands, _Beside]:
+    """The mesh is installed before its services start, which follow objects that they have no right to until then.
+
+    Their tokens come next, and are kept fresh beside them.
+    """
+    if not services:
+        return [], []
+    words = ["mesh", "install", "--kubeconfig", str(place.admin_kubeconfig)]
+    for part in services:
+        words += parts_module.installation(part)
+    install = children.Role(name="mesh install", argv=children.command(*words))
+    child = children.Role(
+        name="tokens of the mesh", argv=children.command("serve", "mesh-accounts", "--dir", str(place.root))
+    )
+    accounts = mesh_accounts.Accounts(child, console.event, functools.partial(parts_module.are_ready, services))
+    return [_Errand(install, console, _NOT_INSTALLED), accounts.renew], [accounts.run]
 
 
 async def run(
@@ -230,42 +282,48 @@ async def run(
     # The directory is ours, so that whoever wrote this is dead.
     endpoints.remove(place.root)
     with contextlib.ExitStack() as stack:
-        sock = stack.enter_context(_listen("--listen", chosen.listen, role_flags.unnamed, console))
-        api = addresses.bound(sock, chosen.listen)
-        # Held until the controllers start, so that no other `up` takes it. They bind it themselves, since nobody needs
-        # it across their restarts.
-        held = stack.enter_context(_listen("--admin-listen", chosen.admin_listen, role_flags.unnamed, console))
-        admin = addresses.bound(held, chosen.admin_listen)
+        ports = ports_module.Ports(stack, chosen, role_flags.unnamed, console.event)
+        # That of the controllers is held until they start, so that no other `up` takes it. They bind it themselves, since nobody
+        # needs it across their restarts.
+        listen, held = ports.take("listen"), ports.take("adminListen")
+        api, admin = listen.at, held.at
+        level = ("--log-level", chosen.log_level)
+        shared = parts_module.Shared(place=place, level=level, descriptors=(lock.descriptor,))
+        fleet = [parts_module.fleet(ports, shared, role_flags.machine_config)] if chosen.machines else []
+        services = parts_module.mesh(ports, shared) if chosen.mesh else ()
+        parts = [*fleet, *services]
         running_at = endpoints.Endpoints(
-            apiserver=api.url("https"), controllers_admin=admin.url("http"), supervisor=os.getpid()
+            apiserver=api.url("https"),
+            controllers_admin=admin.url("http"),
+            services={name: address for part in parts for name, address in part.urls.items()},
+            supervisor=os.getpid(),
         )
-        shared = (lock.descriptor,)
-        directory, level = ("--dir", str(place.root)), ("--log-level", chosen.log_level)
         outside = chosen.advertise or addresses.outward(api)
         advertise = [word for address in outside for word in ("--advertise", str(address))]
         # Newcomers are told how to get here, even if it is only from this machine.
         published = advertise or ["--advertise", str(api)]
-        first = _preparation(*directory, "--listen", str(api), *advertise, "--store", chosen.store, descriptors=shared)
-        apiserver = children.Role(
-            name="apiserver",
-            argv=children.command(
-                *("serve", "apiserver", *directory, "--listen", str(api), "--listen-fd", str(sock.fileno())),
-                *(*advertise, "--store", chosen.store, *level, *role_flags.apiserver),
-            ),
-            descriptors=(*shared, sock.fileno()),
-            ready=_Readiness(api, place.ca_certificate, held),
-            livez=functools.partial(watchdog.Livez, api, tls.unsafe_unverified_context()),
+        prepared = [*advertise, "--store", chosen.store, *(word for part in parts for word in part.preparation)]
+        first = _preparation("--dir", str(place.root), *listen.words, *prepared, descriptors=shared.descriptors)
+        apiserver = _apiserver(
+            shared, listen, (*advertise, "--store", chosen.store, *level, *role_flags.apiserver), held.sock
         )
         introduction = stack.enter_context(
             _introduction(place, published, token or FirstToken(), role_flags.first_objects)
         )
+        more, beside = _mesh_errands(place, console, services)
+        errands: _Errands = [_Errand(introduction, console, _NOT_MADE, console.introduced), *more]
         controllers = dataclasses.replace(
             _controllers(place, chosen, admin, (*published, *level, *role_flags.controllers)),
-            descriptors=shared,
-            ready=_Introduction(introduction, console, functools.partial(supervisor.answers, admin, "/readyz", None)),
+            descriptors=shared.descriptors,
+            ready=_After(
+                errands,
+                functools.partial(supervisor.answers, admin, "/readyz", None),
+                [each for part in parts for each in part.held],
+            ),
         )
+        roles = [apiserver, controllers, *(part.role for part in parts)]
         try:
             running = _Running(place.root, console, running_at)
-            await supervisor.Supervisor([apiserver, controllers], running, timing or _timing(chosen), first).run()
+            await supervisor.Supervisor(roles, running, timing or _timing(chosen), first, beside=beside).run()
         finally:
             endpoints.remove(place.root)

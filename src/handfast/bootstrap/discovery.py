@@ -8,11 +8,11 @@ The method (`choose`). What does not hold is a `Fault`, for which the command li
 
  a. The one token stands for the discovery token and for the TLS bootstrap token, where those are not given. Where no TLS
     bootstrap token is given at all, the discovery token is that, too, as with kubeadm.
- b. Exactly one of a discovery token and a discovery file.
+ b. Exactly one of a discovery token and a discovery document.
  c. A token needs an endpoint, and a pin of the CA or the wish to go without. Pins count, if there are any.
- d. A file is a path, an https URL or `-`. Pins do not go with it: nothing would be compared with them.
- e. A CA for the file goes with a URL.
- f. There is a TLS bootstrap token. Beside a file it may be that of a bootstrap kubeconfig, which the caller reads.
+ d. A document is in a file, at an https URL or on stdin (`-`). Pins do not go with it: nothing would be compared with them.
+ e. A CA for the document goes with a URL.
+ f. There is a TLS bootstrap token. Beside a document it may be that of a bootstrap kubeconfig, which the caller reads.
 
 What was fetched without verified TLS (`read_config_map`, `check`, `require_same`):
 
@@ -112,7 +112,7 @@ class ByToken:
 
 
 @dataclass(frozen=True, slots=True)
-class ByFile:
+class ByDocument:
     """Discovery by a document in a file, at an https URL or on stdin; `ca_file` is the CA of the URL."""
 
     source: str
@@ -128,7 +128,7 @@ class Plan:
     """What a join is going to do."""
 
     endpoints: tuple[endpoints.Endpoint, ...]
-    method: ByToken | ByFile
+    method: ByToken | ByDocument
     tls_token: tokens.Token
 
     @property
@@ -145,7 +145,7 @@ def choose(offer: Offer) -> Plan:
     addresses = tuple(endpoints.parse(text) for text in offer.endpoints)
     method = _method(signing, offer)
     # e. a CA of the document goes with a URL
-    if offer.ca_file is not None and not (isinstance(method, ByFile) and method.is_url):
+    if offer.ca_file is not None and not (isinstance(method, ByDocument) and method.is_url):
         raise Unfit(Fault.CA_WITHOUT_URL)
     # f. there is a token to log in with
     if login is None:
@@ -153,14 +153,14 @@ def choose(offer: Offer) -> Plan:
     return Plan(endpoints=addresses, method=method, tls_token=tokens.parse(login))
 
 
-def _method(signing: str | None, offer: Offer) -> ByToken | ByFile:
+def _method(signing: str | None, offer: Offer) -> ByToken | ByDocument:
     # b. exactly one method
     if signing is not None and offer.discovery_file is not None:
         raise Unfit(Fault.LOGIN_AND_DOCUMENT if offer.discovery_token is None else Fault.TWO_METHODS)
     if signing is not None:
         return _by_token(signing, offer)
     if offer.discovery_file is not None:
-        return _by_file(offer.discovery_file, offer)
+        return _by_document(offer.discovery_file, offer)
     raise Unfit(Fault.NO_METHOD)
 
 
@@ -174,7 +174,7 @@ def _by_token(text: str, offer: Offer) -> ByToken:
     return ByToken(token, tuple(pins.parse(pin) for pin in offer.pins))
 
 
-def _by_file(source: str, offer: Offer) -> ByFile:
+def _by_document(source: str, offer: Offer) -> ByDocument:
     # d. a path, an https URL or stdin, and no pins
     if offer.pins:
         raise Unfit(Fault.PIN_BESIDE_DOCUMENT)
@@ -184,12 +184,12 @@ def _by_file(source: str, offer: Offer) -> ByFile:
         raise Unfit(Fault.NO_SOURCE)
     scheme, separator, rest = source.partition("://")
     if not separator:
-        return ByFile(source, offer.ca_file)
+        return ByDocument(source, offer.ca_file)
     if scheme.lower() != "https":
         raise Unfit(Fault.OTHER_SCHEME)
     if not _is_url(source):
         raise Unfit(Fault.NO_URL)
-    return ByFile(f"https://{rest}", offer.ca_file)
+    return ByDocument(f"https://{rest}", offer.ca_file)
 
 
 def _is_url(source: str) -> bool:
@@ -238,7 +238,7 @@ def check(published: Published, token: tokens.Token, wanted: tuple[pins.Pin, ...
     # 3. signed by this token
     signature = published.signatures.get(token.id)
     if signature is None:
-        raise _unsigned(published, token)
+        raise _no_signature(published, token)
     # 4. the signature is good
     _verify(signature, published, token)
     # 5. a ClusterInfo without credentials
@@ -248,7 +248,7 @@ def check(published: Published, token: tokens.Token, wanted: tuple[pins.Pin, ...
     return info
 
 
-def _unsigned(published: Published, token: tokens.Token) -> errors.HandfastError:
+def _no_signature(published: Published, token: tokens.Token) -> errors.HandfastError:
     if published.signatures:
         return diagnosis.unknown_token(token)
     return errors.Unavailable(

@@ -55,9 +55,9 @@ class Endpoint:
         return f"{host}:{self.port}{self.path}"
 
 
-def parse(text: str) -> Endpoint:
-    """An address as it was typed (checks 1 to 5)."""
-    return _parse(text, DEFAULT_PORT)
+def parse(text: str, default_port: int = DEFAULT_PORT) -> Endpoint:
+    """An address as it was typed (checks 1 to 5); another service than the API server has another port."""
+    return _parse(text, default_port)
 
 
 def of_server(url: str) -> Endpoint:

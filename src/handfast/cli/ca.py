@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """`handfast ca`: shows whom a control plane trusts and who signs, and replaces the CA or the key of tokens step by step.
 
-It works on a data directory, whether it is being served or not. What each step does is in `datadir.rotation.sequence`.
+It works on a data directory, whether it is being served or not. `datadir.rotation.sequence` goes from step
+to step, and `datadir.rotation.steps` says what each does.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 from urllib import parse as urls
 
@@ -16,7 +17,7 @@ import click
 
 from handfast import errors
 from handfast.assembly import config
-from handfast.cli import connecting, output, settings, tables
+from handfast.cli import connecting, output, rotation_report, settings, tables
 from handfast.datadir import layout
 from handfast.runtime import addresses, files
 from handfast.runtime import clock as clocks
@@ -24,7 +25,6 @@ from handfast.runtime import clock as clocks
 if TYPE_CHECKING:
     from handfast.client import api
     from handfast.datadir import trust_overview
-    from handfast.datadir.rotation import sequence
     from handfast.rules import trust_rotation
 
 _DIRECTORY: Final = "./handfast-data"
@@ -105,8 +105,8 @@ def show(directory: str, form: str) -> None:
     """
     import asyncio
 
+    from handfast.client import issued_certificates
     from handfast.datadir import trust_overview
-    from handfast.datadir.rotation import objects as rotation_objects
 
     place = layout.Layout.at(directory)
     now = clocks.SystemClock().now()
@@ -114,7 +114,7 @@ def show(directory: str, form: str) -> None:
     async def entries() -> Any:
         try:
             async with connecting.connected(str(place.admin_kubeconfig)) as reached:
-                return await rotation_objects.entries(reached.client)
+                return await issued_certificates.entries(reached.client)
         except errors.HandfastError as error:
             output.note(f"certificates are not counted: {error.message}")
             return None
@@ -240,47 +240,15 @@ async def _rotate(
     )
     rotation = sequence.Rotation(place, target, control_plane)
     skip = flags["unsafe_skip_wait"]
-    reports: list[sequence.Report] = []
+    reports: list[trust_rotation.Report] = []
     with rotation.alone():
         while True:
             first = not reports
             report = await (rotation.undo() if flags["undo"] and first else rotation.advance(skip_waits=skip))
             reports.append(report)
             if form == "text":
-                output.result(_report_text(target, report))
+                output.result(rotation_report.text(report, _ABOUT[target]))
             if not flags["everything"] or report.next is None or (report.waits and not skip):
                 break
     if form != "text":
-        output.result(
-            output.document({"what": str(target), "steps": [_report_document(report) for report in reports]}, form)
-        )
-
-
-def _report_document(report: sequence.Report) -> dict[str, Any]:
-    from handfast.api import objects
-
-    return {
-        "did": None if report.did is None else str(report.did),
-        "actions": list(report.actions),
-        "next": None if report.next is None else str(report.next),
-        "waitsFor": [
-            {"what": wait.sentence, "until": None if wait.until is None else objects.timestamp(wait.until)}
-            for wait in report.waits
-        ],
-    }
-
-
-def _report_text(target: str, report: sequence.Report) -> str:
-    lines: list[str] = []
-    if report.did is not None:
-        lines += [f"done: {report.did} ({_about(target, report.did)})", *(f"  {action}" for action in report.actions)]
-    if report.next is None:
-        lines.append("the rotation is over")
-        return "\n".join(lines)
-    lines.append(f"next: {report.next} ({_about(target, report.next)})")
-    lines += _waiting(report.waits)
-    return "\n".join(lines)
-
-
-def _waiting(waits: Sequence[trust_rotation.Wait]) -> list[str]:
-    return [f"  waits: {wait.sentence}" for wait in waits]
+        output.result(output.document(rotation_report.document(target, reports), form))

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from handfast import errors
-from handfast.cli import candidates, connecting, output, tables
+from handfast.cli import candidates, connecting, csr_policies, output, tables
 
 if TYPE_CHECKING:
     import datetime
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from handfast.rules import request_explanation
     from handfast.rules.certificates import kubelet
     from handfast.rules.machines import approval
+    from handfast.rules.policies import explanation as policy_explanation
 
 _TRIES: Final = 10
 # When it was last so, its reason and its message.
@@ -207,13 +208,17 @@ def explain(ctx: click.Context, name: str, kubeconfig: str | None, directory: st
     """Say why a certificate request is approved, denied or waiting: every check, and what would change the outcome."""
     import asyncio
 
-    explanation, events, issued = asyncio.run(
+    explanation, events, issued, policies = asyncio.run(
         _explain(connecting.chosen(ctx, kubeconfig, directory), _require_name(name))
     )
     if form != "text":
-        output.result(output.document({"name": name, **_explained(explanation, events, issued)}, form))
+        facts = {"name": name, **_explained(explanation, events, issued)}
+        if policies:
+            facts["policies"] = csr_policies.documents(policies)
+        output.result(output.document(facts, form))
     else:
         _show(explanation, events, issued)
+        csr_policies.show(policies)
 
 
 def _explained(
@@ -258,8 +263,10 @@ def _instant(at: datetime.datetime) -> str:
     return objects.timestamp(at)
 
 
-async def _explain(kubeconfig: str, name: str) -> tuple[request_explanation.Explanation, list[_Event], dict[str, str]]:
-    """What the rules say of it, what controllers have said, and what became of it."""
+async def _explain(
+    kubeconfig: str, name: str
+) -> tuple[request_explanation.Explanation, list[_Event], dict[str, str], list[policy_explanation.Row]]:
+    """What the rules say of it, what controllers have said, what became of it, and what admission policies say."""
     from handfast.api import resources, signing_requests
     from handfast.rules import request_explanation
     from handfast.rules.certificates import kubelet
@@ -285,6 +292,7 @@ async def _explain(kubeconfig: str, name: str) -> tuple[request_explanation.Expl
             other_checks = await _further(reached.client, facts, now)
         events = await _events(reached.client, request.metadata.uid)
         issued = await _issued(reached.client, request)
+        policies = await csr_policies.rows(reached.client, request)
     explanation = request_explanation.explain(
         request,
         now,
@@ -294,7 +302,7 @@ async def _explain(kubeconfig: str, name: str) -> tuple[request_explanation.Expl
         other_checks=other_checks,
         machine=machine,
     )
-    return explanation, events, issued
+    return explanation, events, issued, policies
 
 
 async def _machine(
@@ -411,8 +419,8 @@ async def _reviewed(
     reserved = kubelet.NO_NAMES
     try:
         addresses = await certificate_reviews.node_addresses(client, facts)
-        for word in kubelet.permissions(facts.signer_name):
-            answers[word] = await certificate_reviews.permission(client, facts, word)
+        for permission in kubelet.permissions(facts.signer_name):
+            answers[permission] = await certificate_reviews.ask_permission(client, facts, permission)
         reserved = await certificate_reviews.reserved(client, facts)
     except status.StatusError as error:
         if error.reason != "Forbidden":

@@ -20,6 +20,22 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     "init": ("handfast init --dir /var/lib/handfast", "handfast init --ca-cert ca.crt --ca-key ca.key"),
     "serve": ("handfast serve apiserver --dir /var/lib/handfast",),
     "serve apiserver": ("handfast serve apiserver --dir /var/lib/handfast --listen 0.0.0.0:6443",),
+    "serve machine-config": (
+        "handfast serve machine-config --dir /var/lib/handfast --machine-config-listen 0.0.0.0:22623",
+        "handfast serve machine-config --bootstrap-dir ./bootstrap --dir ./handfast-data",
+    ),
+    "serve injector": (
+        "handfast serve injector --kubeconfig injector.conf",
+        "handfast serve injector --dir ./handfast-data --injector-listen 0.0.0.0:8443",
+    ),
+    "serve identity": (
+        "handfast serve identity --kubeconfig linkerd-identity.conf",
+        "handfast serve identity --dir ./handfast-data --identity-listen 127.0.0.1:8081",
+    ),
+    "serve destination": (
+        "handfast serve destination --kubeconfig linkerd-controller.conf",
+        "handfast serve destination --dir ./handfast-data --destination-listen 127.0.0.1:8186",
+    ),
     "serve controllers": (
         "handfast serve controllers --dir /var/lib/handfast",
         "handfast serve controllers --kubeconfig controllers.conf --print-manifest",
@@ -37,6 +53,17 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     "node run": (
         "handfast node run --rotate-certificates",
         "handfast node run --bootstrap-kubeconfig bootstrap.conf --node-name worker-1",
+        "handfast node run --rotate-certificates --machine-config",
+    ),
+    "node configuration": ("handfast node configuration status", "handfast node configuration restore"),
+    "node configuration status": ("handfast node configuration status", "handfast node configuration status -o json"),
+    "node configuration restore": (
+        "handfast node configuration restore",
+        "handfast node configuration restore --undo",
+    ),
+    "node configuration fetch": (
+        "handfast node configuration fetch --pointer worker-1.ign",
+        "handfast node configuration fetch --pointer - --root /mnt < worker-1.ign",
     ),
     "node status": ("handfast node status", "handfast node status -o json"),
     "node rotate": ("handfast node rotate", "handfast node rotate --timeout 30s -o json"),
@@ -58,7 +85,12 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     "machine list": ("handfast machine list", "handfast machine list -o wide"),
     "machine delete": ("handfast machine delete worker-1 worker-2",),
     "machine explain": ("handfast machine explain worker-1", "handfast machine explain worker-1 -o json"),
+    "machine pools": ("handfast machine pools", "handfast machine pools -o json"),
     "machine readmit": ("handfast machine readmit worker-1",),
+    "machine ignition": (
+        "handfast machine ignition worker-1 --out worker-1.ign",
+        "handfast machine ignition --pool worker --rotate --overlap 2h --out worker.ign",
+    ),
     "machine credentials": (
         "handfast machine credentials show",
         "handfast machine credentials revoke --kind worker --dry-run",
@@ -71,6 +103,65 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     "machine credentials revoke": (
         "handfast machine credentials revoke --kind master --dry-run",
         "handfast machine credentials revoke --kind worker",
+        "handfast machine credentials revoke --kind worker --after-rollout --timeout 30m",
+    ),
+    "mesh": ("handfast mesh install", "handfast mesh check"),
+    "mesh anchors": ("handfast mesh anchors show",),
+    "mesh anchors show": ("handfast mesh anchors show", "handfast mesh anchors show -o json"),
+    "mesh anchors rotate": (
+        "handfast mesh anchors rotate --dry-run",
+        "handfast mesh anchors rotate",
+        "handfast mesh anchors rotate --trust-anchors root.crt --issuer-cert issuer.crt --issuer-key issuer.key",
+        "handfast mesh anchors rotate --undo",
+    ),
+    "mesh check": (
+        "handfast mesh check",
+        "handfast mesh check --fail-on-warning -o json",
+    ),
+    "mesh edges": (
+        "handfast mesh edges",
+        "handfast mesh edges --would-deny --namespace shop -o json",
+    ),
+    "mesh explain": (
+        "handfast mesh explain shop/web shop/db:5432",
+        "handfast mesh explain none pod/shop/db-0:5432 -o json",
+    ),
+    "mesh inject": (
+        "handfast mesh inject web.yaml | kubectl apply -f -",
+        "handfast mesh inject --trust-anchors root.crt --trust-domain mesh.example manifests/",
+        "handfast mesh inject --namespace shop - < web.yaml",
+    ),
+    "mesh uninject": ("handfast mesh uninject web-injected.yaml",),
+    "mesh proxy": ("handfast mesh proxy init -- linkerd2-proxy",),
+    "mesh proxy init": (
+        "handfast mesh proxy init -- linkerd2-proxy",
+        "handfast mesh proxy init --require-memory > identity.env",
+        "handfast mesh proxy init -- handfast mesh proxy run --pod-ip 192.0.2.7 --inbound 8080",
+    ),
+    "mesh proxy run": (
+        "handfast mesh proxy run --pod-ip 192.0.2.7 --inbound 8080",
+        "handfast mesh proxy run --pod-ip 192.0.2.7 --inbound 8080 --inbound 9090:19090 --admin-listen 0.0.0.0:4191",
+    ),
+    "mesh run": (
+        "handfast mesh run --service-account shop/web --inbound 8080:18080 --label app=web -- ./web --port 18080",
+        "handfast mesh run --service-account shop/client -- curl http://web.shop.svc.cluster.local:8080/",
+        "handfast mesh run --pod shop/web-0 -- ./web --port 8080",
+    ),
+    "mesh proxy iptables": (
+        "handfast mesh proxy iptables --proxy-uid 2102 --inbound-ports-to-ignore 4190,4191",
+        "handfast mesh proxy iptables --dry-run",
+        "handfast mesh proxy iptables --undo",
+    ),
+    "mesh revoke": (
+        "handfast mesh revoke shop/web --reason 'token was in a public repository'",
+        "handfast mesh revoke --pod shop/web-7d4b9 --expires 24h",
+        "handfast mesh revoke shop/web --undo",
+    ),
+    "mesh install": (
+        "handfast mesh install",
+        "handfast mesh install --trust-anchors root.crt --issuer-cert issuer.crt --issuer-key issuer.key",
+        "handfast mesh install --trust-domain mesh.example --set identity.lifetime=12h -o yaml",
+        "handfast mesh install --endpoint identity=192.0.2.1:8080 --endpoint injector=192.0.2.1:8443",
     ),
     "ca": ("handfast ca show", "handfast ca rotate"),
     "ca show": ("handfast ca show", "handfast ca show --dir /var/lib/handfast -o json"),

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from handfast.client import api, introduction
     from handfast.runtime import clock as clocks
 
-_SETTINGS: Final = ("listen", "advertise", "store", "machines")
+_SETTINGS: Final = ("listen", "advertise", "store", "machines", "machineConfigListen")
 # Seconds that a first start waits for an API server that was ready a moment ago.
 _PATIENCE: Final = 30.0
 
@@ -237,6 +237,7 @@ def _in_directory(
             advertise=configuration.advertise,
             store=configuration.store,
             settings=config.template(),
+            machine_config=configuration.machine_config_listen if configuration.machines else None,
             now=clock.now(),
         )
         return asyncio.run(work()), done

@@ -4,7 +4,8 @@
 It prints nothing. What is applied is in `client.machine_installation`; the credential is `datadir.machine_credentials`'.
 
 1. Everything that was typed is read and judged before anything is created.
-2. A cluster that was made ready for machines before is left alone: a revoked credential is not made again.
+2. A cluster that was made ready for machines before gets what a later release added, and is left alone otherwise: a revoked credential is not
+   made again.
 3. The credential is made once. It is in the directory before it counts in the cluster.
 4. That it counted is written down in the directory before it does. A later start never makes it count again, whatever is
    missing in the cluster by then; a start that was cut short there says what to type.
@@ -137,7 +138,7 @@ async def install(
 
     # 2. made ready before
     if await machine_installation.is_installed(client):
-        return []
+        return await machine_installation.add_later_parts(client, clock)
     # 3. made once, and in the directory first
     kept = machine_credentials.first(fleet.out) or machine_credentials.create(fleet.out, server, server_ca, clock.now())
     declared = fleet.inventory

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """`handfast join`: find a cluster, prove that it is the right one, log in, and get this machine a certificate of its own.
 
-The walk, from the command to the POST of a CertificateSigningRequest:
+The walk, from the command to the POST of a CertificateSigningRequest. `command` calls 1 to 4; 5 is where 4 leads to:
 
 1. `join_flags.read`: what was typed, read once.
 2. `join_plan.choose`: what is going to be done. What must hold is in `bootstrap.discovery`.
 3. `join_cluster.find`: the cluster, proven to be the right one. Then: this machine is in no other cluster
    (`join_node.require_same_cluster`), a dry run ends here, and the bootstrap kubeconfig is written.
-4. `join_node.obtain`: a certificate for this node, by way of `assembly.node`, `node.identity`,
-   `client.keeping` and `client.issuance`.
-5. `client.requests.obtain`: the POST, and the watch for the answer.
+4. `join_node.ask_for_certificate`: a certificate for this node, by way of `assembly.node` (`obtain`), `node.identity`
+   (`ensure`), `client.keeping` (`ensure`), `client.issuance` (`next_pair`) and `node.certificates` (`_request`).
+5. `client.requests.file_and_wait`: the POST, and the watch for the answer.
 
 Here is their order, and what is printed or written between them.
 """
@@ -48,20 +48,20 @@ def command(**parsed: Any) -> None:
     plan = join_plan.choose(flags)
     # 3. the cluster
     discovered = asyncio.run(join_cluster.find(plan, flags.seconds))
-    if flags.node is None:
+    if flags.node_plan is None:
         _end_early(discovered, flags)
         return
-    join_node.require_same_cluster(flags.node, discovered.cluster)
+    join_node.require_same_cluster(flags.node_plan, discovered.cluster)
     if flags.dry_run:
-        rehearsed = asyncio.run(join_node.rehearse(flags.node, discovered))
+        rehearsed = asyncio.run(join_node.rehearse(flags.node_plan, discovered))
         _print(rehearsed.document(), rehearsed.story(flags.bootstrap_file), flags.form)
         return
-    bootstrap = _write(discovered, flags.bootstrap_file).absolute()
+    bootstrap_kubeconfig = _write(discovered, flags.bootstrap_file).absolute()
     # 4. a certificate, for which 5. one request is posted
-    obtained = asyncio.run(join_node.obtain(flags.node, bootstrap, flags.seconds))
+    obtained = asyncio.run(join_node.ask_for_certificate(flags.node_plan, bootstrap_kubeconfig, flags.seconds))
     # Whoever has joined has no use for the token, and others should not find it here.
-    bootstrap.unlink(missing_ok=True)
-    joined = join_node.Joined(discovered, flags.node, obtained, join_node.install(flags.node))
+    bootstrap_kubeconfig.unlink(missing_ok=True)
+    joined = join_node.Joined(discovered, flags.node_plan, obtained, join_node.install(flags.node_plan))
     _print(joined.document(), joined.story(), flags.form)
 
 

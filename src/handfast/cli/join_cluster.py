@@ -78,7 +78,7 @@ async def find(plan: discovery_rules.Plan, seconds: float) -> Discovered:
     if isinstance(plan.method, discovery_rules.ByToken):
         cluster = await search.by_token(plan.endpoints, plan.method)
     else:
-        cluster = await _by_file(search, plan.method, plan)
+        cluster = await _by_document(search, plan.method, plan)
     accepted = await search.login(cluster, plan.tls_token, signs=plan.signs)
     for text in cluster.notes:
         output.note(text)
@@ -87,21 +87,21 @@ async def find(plan: discovery_rules.Plan, seconds: float) -> Discovered:
     return Discovered(cluster, plan.tls_token, accepted)
 
 
-async def _by_file(
-    search: discovery.Discovery, method: discovery_rules.ByFile, plan: discovery_rules.Plan
+async def _by_document(
+    search: discovery.Discovery, method: discovery_rules.ByDocument, plan: discovery_rules.Plan
 ) -> discovery.Cluster:
-    text = await _document(search, method)
+    text = await _document_text(search, method)
     try:
         return await search.by_document(text, plan.endpoints)
     except errors.Refused as refused:
         raise _naming_the_document(refused, method.source) from None
 
 
-async def _document(search: discovery.Discovery, method: discovery_rules.ByFile) -> str:
+async def _document_text(search: discovery.Discovery, method: discovery_rules.ByDocument) -> str:
     if method.is_url:
         path = method.ca_file
         ca = None if path is None else _read(path, "name another file with --discovery-ca-file")
-        return await search.document(method.source, ca)
+        return await search.fetch_document(method.source, ca)
     data = _read(method.source, "name another file, or an https URL, with --discovery-file")
     return diagnosis.decoded(data, _shown(method.source))
 

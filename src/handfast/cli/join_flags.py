@@ -33,7 +33,7 @@ _TOKENS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flags:
-    """What was typed; None: not given. Without a `node` the command ends with the bootstrap kubeconfig."""
+    """What was typed; None: not given. Without a `node_plan` the command ends with the bootstrap kubeconfig."""
 
     endpoints: tuple[str, ...]
     token: str | None = field(repr=False)
@@ -44,7 +44,7 @@ class Flags:
     discovery_file: str | None
     discovery_ca_file: str | None
     bootstrap_kubeconfig: str | None
-    node: join_node.NodePlan | None
+    node_plan: join_node.NodePlan | None
     seconds: float
     dry_run: bool
     print_kubeconfig: bool
@@ -139,7 +139,7 @@ def read(parsed: Mapping[str, Any]) -> Flags:
         raise output.Usage("--print-kubeconfig is YAML and does not go with -o", hint="leave one of them out")
     _require_one_reader_of_stdin(parsed)
     return Flags(
-        node=None if parsed["print_kubeconfig"] or parsed["discovery_only"] else _node(parsed),
+        node_plan=None if parsed["print_kubeconfig"] or parsed["discovery_only"] else _node(parsed),
         seconds=seconds,
         endpoints=parsed["endpoints"],
         token=_token(parsed, "token"),

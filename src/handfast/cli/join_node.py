@@ -167,7 +167,7 @@ def require_same_cluster(node_plan: NodePlan, cluster: discovery.Cluster) -> Non
         )
 
 
-async def obtain(node_plan: NodePlan, bootstrap_kubeconfig: pathlib.Path, seconds: float) -> node.Obtained:
+async def ask_for_certificate(node_plan: NodePlan, bootstrap_kubeconfig: pathlib.Path, seconds: float) -> node.Obtained:
     """A certificate for this node (2 to 4)."""
     from handfast.assembly import node
     from handfast.client import keeping

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from handfast import errors
-from handfast.bootstrap import discovery, kubeconfig, tokens
+from handfast.bootstrap import discovery as discovery_rules
+from handfast.bootstrap import kubeconfig, tokens
 from handfast.cli import join_flags, output
 from handfast.runtime import files
 
@@ -30,55 +31,55 @@ class _Words:
 
 
 _WORDS: Final = {
-    discovery.Fault.LOGIN_AND_DOCUMENT: _Words(
+    discovery_rules.Fault.LOGIN_AND_DOCUMENT: _Words(
         "--token and --discovery-file cannot both be set",
         "beside --discovery-file, the token to log in with is given as --tls-bootstrap-token",
         "TwoDiscoveryMethods",
     ),
-    discovery.Fault.TWO_METHODS: _Words(
+    discovery_rules.Fault.TWO_METHODS: _Words(
         "--discovery-token and --discovery-file cannot both be set", _LEAVE_ONE, "TwoDiscoveryMethods"
     ),
-    discovery.Fault.NO_METHOD: _Words(
+    discovery_rules.Fault.NO_METHOD: _Words(
         "no discovery method was given",
         "give --token (or --discovery-token) with an endpoint, or --discovery-file with a file, an https URL or -",
         "NoDiscoveryMethod",
     ),
-    discovery.Fault.NO_ENDPOINT: _Words(
+    discovery_rules.Fault.NO_ENDPOINT: _Words(
         "discovery with a token needs the address of an API server",
         "name it as the argument, as in: handfast join 192.0.2.1:6443 --token …",
         "NoEndpoint",
     ),
-    discovery.Fault.NO_PIN: _Words(
+    discovery_rules.Fault.NO_PIN: _Words(
         "discovery with a token and without a pin of the CA is not safe: whoever else has the token could answer in the "
         "cluster's place",
         "add the --discovery-token-ca-cert-hash that `handfast token create --print-join-command` prints, or "
         "--discovery-token-unsafe-skip-ca-verification",
         "NoPin",
     ),
-    discovery.Fault.PIN_BESIDE_DOCUMENT: _Words(
+    discovery_rules.Fault.PIN_BESIDE_DOCUMENT: _Words(
         "--discovery-token-ca-cert-hash is for discovery with a token, not for --discovery-file",
         _FILE_IS_TRUSTED,
         "UnusedFlag",
     ),
-    discovery.Fault.UNSAFE_BESIDE_DOCUMENT: _Words(
+    discovery_rules.Fault.UNSAFE_BESIDE_DOCUMENT: _Words(
         "--discovery-token-unsafe-skip-ca-verification is for discovery with a token, not for --discovery-file",
         _FILE_IS_TRUSTED,
         "UnusedFlag",
     ),
-    discovery.Fault.NO_SOURCE: _Words("--discovery-file is empty", _SOURCES),
-    discovery.Fault.OTHER_SCHEME: _Words(
+    discovery_rules.Fault.NO_SOURCE: _Words("--discovery-file is empty", _SOURCES),
+    discovery_rules.Fault.OTHER_SCHEME: _Words(
         "--discovery-file: {file!r}: if a URL is used, the scheme must be https", _SOURCES
     ),
-    discovery.Fault.NO_URL: _Words(
+    discovery_rules.Fault.NO_URL: _Words(
         "--discovery-file: this is not a URL such as https://example.com/cluster.yaml, without credentials in it",
         _SOURCES,
     ),
-    discovery.Fault.CA_WITHOUT_URL: _Words(
+    discovery_rules.Fault.CA_WITHOUT_URL: _Words(
         "--discovery-ca-file is for a --discovery-file that is an https URL",
         "leave it out; the CA of the cluster is pinned with --discovery-token-ca-cert-hash",
         "UnusedFlag",
     ),
-    discovery.Fault.NO_LOGIN: _Words(
+    discovery_rules.Fault.NO_LOGIN: _Words(
         "no token was given to log in with after discovery",
         "give it with --tls-bootstrap-token, or have a bootstrap kubeconfig with a token at --bootstrap-kubeconfig: a "
         "discovery file holds no credentials",
@@ -87,9 +88,9 @@ _WORDS: Final = {
 }
 
 
-def choose(flags: join_flags.Flags) -> discovery.Plan:
+def choose(flags: join_flags.Flags) -> discovery_rules.Plan:
     """What this join is going to do; flags that do not go together are a wrong usage."""
-    offer = discovery.Offer(
+    offer = discovery_rules.Offer(
         endpoints=flags.endpoints,
         token=flags.token,
         discovery_token=flags.discovery_token,
@@ -100,8 +101,8 @@ def choose(flags: join_flags.Flags) -> discovery.Plan:
         ca_file=flags.discovery_ca_file,
     )
     try:
-        plan = discovery.choose(offer)
-    except discovery.Unfit as unfit:
+        plan = discovery_rules.choose(offer)
+    except discovery_rules.Unfit as unfit:
         raise _usage(_WORDS[unfit.fault], flags) from None
     except errors.Refused as refused:
         # A token, an endpoint or a pin that cannot be read.

@@ -80,7 +80,8 @@ def list_command(ctx: click.Context, /, kubeconfig: str | None, directory: str, 
 def _row(entry: entries.Entry) -> tuple[str, ...]:
     from handfast.api import objects
 
-    name = entry.names[0].removeprefix("CN=") if entry.names else ""
+    # Workloads of the mesh have no common name: they are called by the first alternative name.
+    name = next((name.removeprefix("CN=") for name in entry.names if name != "CN="), "")
     times = (objects.timestamp(entry.issued_at), objects.timestamp(entry.not_after))
     return (*times, name, entry.signer, entry.serial, entry.requester, entry.rule)
 
@@ -121,12 +122,16 @@ def _lines(document: dict[str, Any]) -> str:
 
 @command.command(short_help="Verify that nothing in the ledger was changed.")
 @click.option(
-    "--head", metavar="HASH", default="", help="A hash that an earlier verify printed; it must still be there."
+    "--head",
+    "heads",
+    metavar="HASH",
+    multiple=True,
+    help="A hash that an earlier verify printed; it must still be there. May be given for each chain.",
 )
 @connecting.options
 @output.format_option
 @click.pass_context
-def verify(ctx: click.Context, head: str, kubeconfig: str | None, directory: str, form: str) -> None:
+def verify(ctx: click.Context, heads: tuple[str, ...], kubeconfig: str | None, directory: str, form: str) -> None:
     """Verify that no entry of the ledger was changed, removed or moved.
 
     Whoever can write the store's file can also rewrite the whole chain. To notice that, note the hash that is printed
@@ -135,9 +140,9 @@ def verify(ctx: click.Context, head: str, kubeconfig: str | None, directory: str
     """
     from handfast.rules.ledger import verification
 
-    noted = _hash(head)
+    noted = [_hash(head) for head in heads if head]
     segments = sorted(_segments(connecting.chosen(ctx, kubeconfig, directory)), key=lambda segment: segment.sequence)
-    findings = verification.verify(segments, noted)
+    findings = verification.verify_all(segments, noted)
     if form != "text":
         output.result(output.document(_report(segments, findings), form))
     elif findings:
@@ -149,7 +154,7 @@ def verify(ctx: click.Context, head: str, kubeconfig: str | None, directory: str
         raise errors.Refused(
             findings[0].sentence,
             reason="LedgerShortened",
-            hint=f"give a hash that was noted before with --head; the head now is {segments[-1].last_link}",
+            hint=f"give a hash that was noted before with --head; {_heads_now(segments)}",
         )
     if findings:
         raise errors.Refused(
@@ -164,24 +169,47 @@ def _report(segments: Sequence[ledger.Segment], findings: Sequence[verification.
         {"segment": finding.segment, "entry": finding.entry, "what": finding.reason, "detail": finding.sentence}
         for finding in findings
     ]
+    chains = _chains(segments)
+    # Those of the chain without a name stand at the top, where they were before there was another.
+    others = {chain: _counts(own) for chain, own in chains.items() if chain}
+    return {"good": not findings, **_counts(chains.get("", ())), **others, "findings": rows}
+
+
+def _counts(segments: Sequence[ledger.Segment]) -> dict[str, Any]:
     return {
-        "good": not findings,
         "segments": len(segments),
         "entries": sum(len(segment.entries) for segment in segments),
         "begins": segments[0].sequence if segments else None,
         "head": segments[-1].last_link if segments else None,
-        "findings": rows,
     }
+
+
+def _chains(segments: Sequence[ledger.Segment]) -> dict[str, list[ledger.Segment]]:
+    """The segments of each chain that has some."""
+    chains: dict[str, list[ledger.Segment]] = {}
+    for segment in segments:
+        chains.setdefault(segment.chain, []).append(segment)
+    return dict(sorted(chains.items()))
+
+
+def _heads_now(segments: Sequence[ledger.Segment]) -> str:
+    titles = {chain: f"of {chain}" if chain else "now" for chain in _chains(segments)}
+    return "; ".join(f"the head {titles[chain]} is {own[-1].last_link}" for chain, own in _chains(segments).items())
 
 
 def _praise(segments: Sequence[ledger.Segment]) -> str:
     if not segments:
         return "the ledger is empty"
+    return "\n".join(_praised(chain, own) for chain, own in _chains(segments).items())
+
+
+def _praised(chain: str, segments: Sequence[ledger.Segment]) -> str:
     count = sum(len(segment.entries) for segment in segments)
     first = segments[0]
     begins = "from the beginning" if first.sequence == 1 else f"from {first.name} on; older ones were deleted"
     held = f"{_counted(count, 'entry', 'entries')} in {_counted(len(segments), 'segment', 'segments')}"
-    return f"the chain holds: {held}, {begins}\nhead {segments[-1].last_link}"
+    title = f"the chain {chain}" if chain else "the chain"
+    return f"{title} holds: {held}, {begins}\nhead {segments[-1].last_link}"
 
 
 def _counted(count: int, one: str, several: str) -> str:
@@ -234,7 +262,7 @@ def _entries(segments: Sequence[ledger.Segment]) -> list[entries.Entry]:
     if unreadable:
         left_out = "entry cannot be read and is" if unreadable == 1 else "entries cannot be read and are"
         output.note(f"{unreadable} {left_out} left out; `handfast ledger verify` says more")
-    return readable
+    return sorted(readable, key=lambda entry: entry.issued_at)
 
 
 def _since(text: str) -> datetime.datetime | None:

@@ -5,7 +5,14 @@ from __future__ import annotations
 
 import click
 
-from handfast.cli import machine_credentials, machine_declare, machine_explain, machine_list
+from handfast.cli import (
+    machine_credentials,
+    machine_declare,
+    machine_explain,
+    machine_ignition,
+    machine_list,
+    machine_pools,
+)
 
 
 @click.group(name="machine", short_help="Know machines, let them in, and see how far each has come.")
@@ -19,4 +26,6 @@ command.add_command(machine_list.list_command)
 command.add_command(machine_list.delete)
 command.add_command(machine_explain.explain)
 command.add_command(machine_explain.readmit)
+command.add_command(machine_ignition.ignition)
+command.add_command(machine_pools.pools)
 command.add_command(machine_credentials.command)

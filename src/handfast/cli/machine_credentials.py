@@ -12,20 +12,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from handfast.cli import connecting, machine_credential_worker, output, tables
+from handfast.cli import connecting, machine_credential_worker, machine_revoke, output, tables
 from handfast.datadir import layout
 from handfast.runtime import clock as clocks
 from handfast.runtime import files
 
 if TYPE_CHECKING:
-    from handfast.client import machine_credentials as client_credentials
     from handfast.datadir import machine_credentials
     from handfast.rules.machines import doors
 
-KINDS: Final = ("master", "worker")
+KINDS: Final = machine_revoke.KINDS
 _MAX_BYTES: Final = 1 << 20
-# How many names of requests a person is shown.
-_SHOWN: Final = 10
 
 
 @click.group(name="credentials", short_help="Make, show and revoke the credentials by which machines come in.")
@@ -160,70 +157,4 @@ def show(ctx: click.Context, kubeconfig: str | None, directory: str, form: str) 
     output.result(tables.table(("DOOR", "NAME", "LETS IN", "UNTIL", "CLOSED BY"), lines, minor=("UNTIL", "CLOSED BY")))
 
 
-@command.command(short_help="Revoke a bootstrap credential, at once.")
-@click.option("--kind", type=click.Choice(KINDS), required=True, help="Whose credential.")
-@click.option(
-    "--all",
-    "everything",
-    is_flag=True,
-    help="Of workers: also the tokens of single machines, and all others of the account.",
-)
-@click.option("--dry-run", is_flag=True, help="Say what would be cut, and change nothing.")
-@connecting.options
-@output.format_option
-@click.pass_context
-def revoke(ctx: click.Context, /, kind: str, everything: bool, dry_run: bool, form: str, **flags: Any) -> None:
-    """Revoke a bootstrap credential: from the next request on it is refused, also on open connections.
-
-    The masters' is the ConfigMap kubelet-bootstrap-kubeconfig. The workers' is the Secret node-bootstrapper-token, and every other
-    Secret with a token of that account; a new one is made. Tokens of single machines stay good unless --all is given. Open
-    requests that came by the credential are denied. Machines that have their own certificate go on.
-    """
-    import asyncio
-
-    from handfast.client import machine_credentials as client_credentials
-
-    async def work(path: str) -> client_credentials.Open:
-        async with connecting.connected(path) as reached:
-            if dry_run:
-                return await client_credentials.look(reached.client, kind, everything=everything)
-            return await client_credentials.revoke(reached.client, kind, clocks.SystemClock(), everything=everything)
-
-    if everything and kind == "master":
-        raise output.Usage("--all does not go with --kind master")
-    cut = asyncio.run(work(connecting.chosen(ctx, flags["kubeconfig"], flags["directory"])))
-    if form != "text":
-        output.result(output.document(_cut_document(kind, cut, dry_run=dry_run), form))
-    else:
-        output.result(_cut_text(kind, cut, dry_run=dry_run))
-
-
-def _cut_document(kind: str, cut: client_credentials.Open, *, dry_run: bool) -> dict[str, Any]:
-    return {
-        "kind": kind,
-        "dryRun": dry_run,
-        "objects": list(cut.objects),
-        "connections": cut.connections,
-        "watches": cut.watches,
-        "requests": list(cut.requests),
-        "staying": list(cut.staying),
-    }
-
-
-def _cut_text(kind: str, cut: client_credentials.Open, *, dry_run: bool) -> str:
-    if not cut.objects and not cut.requests:
-        return f"there is no {kind} credential to revoke, and nothing that came by one"
-    deleted, refused, denied = ("would be " if dry_run else "") + "deleted", "are refused", "denied"
-    if dry_run:
-        refused, denied = "would be refused", "would be denied"
-    lines = [f"{title} {deleted}" for title in cut.objects]
-    if cut.connections is not None:
-        lines.append(f"{cut.connections} open connections and {cut.watches} open watches of it {refused}")
-    else:
-        lines.append("this API server does not tell what connections and watches it has open")
-    shown = ", ".join(cut.requests[:_SHOWN]) + (", …" if len(cut.requests) > _SHOWN else "")
-    lines.append(f"{len(cut.requests)} open requests {denied}" + (f": {shown}" if shown else ""))
-    if cut.staying:
-        staying = ", ".join(cut.staying[:_SHOWN]) + (", …" if len(cut.staying) > _SHOWN else "")
-        lines.append(f"{len(cut.staying)} tokens of single machines stay good; --all revokes them, too: {staying}")
-    return "\n".join(lines)
+command.add_command(machine_revoke.revoke)

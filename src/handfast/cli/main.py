@@ -16,6 +16,7 @@ from typing import Final
 import click
 
 from handfast.cli import examples, output, words
+from handfast.runtime import collector
 
 # word -> (module with `command`, the line that --help shows)
 COMMANDS: Final = {
@@ -25,6 +26,7 @@ COMMANDS: Final = {
     "token": ("handfast.cli.token", "Create, list, delete and explain bootstrap tokens."),
     "node": ("handfast.cli.node", "Run this machine's node agent, show its state, or refuse a node."),
     "machine": ("handfast.cli.machine", "Know machines, let them in, and see how far each has come."),
+    "mesh": ("handfast.cli.mesh", "Give workloads an identity that their peers verify."),
     "ca": ("handfast.cli.ca", "Show or replace the CA and the key of service account tokens."),
     "ledger": ("handfast.cli.ledger", "List, show and verify the certificates that were issued."),
     "csr": ("handfast.cli.csr", "List, approve, deny and explain certificate requests."),
@@ -96,6 +98,7 @@ def main() -> None:
     if _COMPLETING in os.environ:
         signal.signal(signal.SIGALRM, lambda *_: os._exit(output.Code.DONE))
         signal.alarm(_PATIENCE)
+    collector.patient()
     code = output.run(command, sys.argv[1:])
     output.finish()
     sys.exit(code)

@@ -85,6 +85,11 @@ def _exists(path: str) -> bool:
 @node_settings.setting(
     "proxy-protocol-from", "Balancers, whose connections begin with a PROXY header.", "none", metavar="NETWORKS"
 )
+@_switch("machine-config", "Follow the pool's configuration: fetch, apply and report it.")
+@node_settings.setting("root", "Where that configuration is written.", node_config.ROOT)
+@node_settings.setting(
+    "machine-config-server", "Where it is fetched.", "the API server's host, port 22623", metavar="URL"
+)
 @click.option("--config", "config_file", metavar="PATH", default=None, help="A KubeletConfiguration file.")
 @node_settings.setting("feature-gates", "The kubelet's, as far as they are known.", metavar="NAME=true,…")
 @click.option(

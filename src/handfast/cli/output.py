@@ -23,6 +23,7 @@ import enum
 import json
 import os
 import shlex
+import shutil
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -110,6 +111,14 @@ def result(text: str) -> None:
         raise _unwritten(error) from error
 
 
+def passed_on(text: str) -> None:
+    """A document of somebody's, as it is: byte for byte into a file or a pipe, and on a terminal as any result (rule 6)."""
+    try:
+        click.echo(printable(text, lines=True) if to_terminal() else text.encode(), nl=False)
+    except OSError as error:
+        raise _unwritten(error) from error
+
+
 def styled(parts: Iterable[tuple[str, colour.Style]]) -> None:
     """A result for a person at a terminal, each part of it with its style."""
     painted = colour.wanted(sys.stdout)
@@ -163,6 +172,16 @@ def warn(text: str) -> None:
 def progress(text: str) -> None:
     """Something that was done on the way to the result."""
     _aside(printable(text))
+
+
+def live(lines: Sequence[str], *, instead_of: int) -> None:
+    """Progress on a terminal: these lines, in place of the last so many. One that would wrap is shortened: it would be two."""
+    room = shutil.get_terminal_size().columns - 1
+    shown = [text if len(text) <= room else f"{text[: room - 1]}…" for text in map(printable, lines)]
+    up = f"\x1b[{instead_of}A" if instead_of else ""
+    # Whatever else is left of what was there is cleared, too.
+    with contextlib.suppress(OSError):
+        click.echo(up + "\x1b[J" + "".join(f"{text}\n" for text in shown), err=True, nl=False)
 
 
 def _aside(line: str) -> None:

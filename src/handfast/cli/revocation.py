@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Revokes a node over the API, or undoes that. It prints nothing: see `node`.
+"""Writes and deletes Revocations over the API; revokes a node, or undoes that. It prints nothing: see `node`, and `mesh_revoke`.
 
 1. The Revocation of a node is named `node-NAME`. One that is there is changed to say what was asked; what else it names
    stays. Asking twice changes nothing the second time.
@@ -11,7 +11,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -19,7 +19,7 @@ from handfast import errors
 from handfast.api import handfast_kinds, jsonpath, objects, resources, status
 from handfast.cli import output
 from handfast.client import api
-from handfast.rules import user_names
+from handfast.rules import revocation as rules
 
 KIND: Final = handfast_kinds.REVOCATION
 _PREFIX: Final = "node-"
@@ -61,31 +61,38 @@ def name_of(node: str) -> str:
 async def revoke(client: api.Client, node: str, reason: str, expires: str) -> Outcome:
     """Refuse a node from now on; `reason` and `expires` may be empty (2)."""
     name = name_of(node)
+    spec, changed = await put(client, name, {"node": node}, reason, expires)
+    return Outcome(
+        node=node,
+        revocation=name,
+        revoked=True,
+        changed=changed,
+        reason=jsonpath.text(spec, "reason"),
+        expires=jsonpath.text(spec, "expires"),
+        known=await _is_known(client, node),
+    )
+
+
+async def put(
+    client: api.Client, name: str, target: Mapping[str, Any], reason: str, expires: str
+) -> tuple[dict[str, Any], bool]:
+    """Have the Revocation of this name there, for these fields of its spec (1, 2); its spec, and whether that is new."""
     for _ in range(_TRIES):
         try:
-            spec, changed = await _put(client, name, node, reason, expires)
+            return await _put(client, name, target, reason, expires)
         except status.StatusError as error:
             # Someone else wrote it at the same time: look at what they wrote.
-            if error.reason in {"AlreadyExists", "Conflict"}:
-                continue
-            raise
-        return Outcome(
-            node=node,
-            revocation=name,
-            revoked=True,
-            changed=changed,
-            reason=jsonpath.text(spec, "reason"),
-            expires=jsonpath.text(spec, "expires"),
-            known=await _is_known(client, node),
-        )
+            if error.reason not in {"AlreadyExists", "Conflict"}:
+                raise
     raise errors.Unavailable(f'others keep writing Revocation "{name}"', reason="Conflict")
 
 
-async def _put(client: api.Client, name: str, node: str, reason: str, expires: str) -> tuple[dict[str, Any], bool]:
-    """Have the Revocation there (1); its spec, and whether that is new."""
+async def _put(
+    client: api.Client, name: str, target: Mapping[str, Any], reason: str, expires: str
+) -> tuple[dict[str, Any], bool]:
     existing = await client.find(KIND, name)
     before = {} if existing is None else jsonpath.mapping(existing, "spec")
-    wanted = {key: value for key, value in before.items() if key != "expires"} | {"node": node}
+    wanted = {key: value for key, value in before.items() if key != "expires"} | dict(target)
     wanted |= {key: value for key, value in (("reason", reason), ("expires", expires)) if value}
     if existing is None:
         head = {"apiVersion": KIND.api_version, "kind": KIND.kind, "metadata": {"name": name}}
@@ -111,28 +118,30 @@ async def _create(client: api.Client, document: dict[str, Any]) -> objects.Docum
 async def undo(client: api.Client, node: str) -> Outcome:
     """Let a node in again (3)."""
     name = name_of(node)
+    changed, others = await remove(client, name, {"node": node})
+    return Outcome(node=node, revocation=name, revoked=False, changed=changed, others=others)
+
+
+async def remove(client: api.Client, name: str, target: Mapping[str, Any]) -> tuple[bool, list[str]]:
+    """Delete a Revocation (3): whether it was there, and which others name somebody that these fields of a spec name."""
     changed = False
     with api.MISSING_OK:
         await client.delete(KIND, name)
         changed = True
-    return Outcome(node=node, revocation=name, revoked=False, changed=changed, others=await _others(client, name, node))
+    wanted = set(rules.read({"spec": target}).targets())
+    listed = await all_of(client)
+    others = [each.name for each in listed if each.name != name and not wanted.isdisjoint(each.targets())]
+    return changed, others
 
 
-async def _others(client: api.Client, name: str, node: str) -> list[str]:
-    """Which other Revocations name the node."""
-    user = user_names.node_user(node)
+async def all_of(client: api.Client) -> list[rules.Revocation]:
+    """Every Revocation; none where they may not be listed."""
     try:
-        revocations = await client.list(KIND)
+        return [rules.read(document) for document in await client.list(KIND)]
     except status.StatusError as error:
         if error.reason in {"Forbidden", "NotFound"}:
             return []
         raise
-    return [
-        each["metadata"]["name"]
-        for each in revocations
-        if each["metadata"]["name"] != name
-        and (jsonpath.text(each, "spec", "node") == node or jsonpath.text(each, "spec", "user") == user)
-    ]
 
 
 async def _is_known(client: api.Client, node: str) -> bool | None:

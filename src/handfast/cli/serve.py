@@ -15,14 +15,24 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from handfast.assembly import config
-from handfast.cli import machine_flags, output, settings, signing_flags, supervised
-from handfast.datadir import endpoints, layout
+from handfast.cli import (
+    machine_flags,
+    output,
+    roles,
+    serve_destination,
+    serve_identity,
+    serve_injector,
+    serve_machine_config,
+    serve_mesh_accounts,
+    settings,
+    signing_flags,
+    supervised,
+)
+from handfast.datadir import layout
 from handfast.runtime import addresses, clock, files
 
 if TYPE_CHECKING:
     from handfast.assembly import apiserver
-
-_DIRECTORY = "/var/lib/handfast"
 
 
 class _Roles(click.Group):
@@ -42,12 +52,6 @@ def command() -> None:
     """Run one role in the foreground, until SIGTERM or Ctrl-C stops it."""
 
 
-def _configuration(
-    place: layout.Layout, flags: dict[str, Any], config_file: str | None, tie: int | None
-) -> config.Configuration:
-    return settings.load(place, flags, config_file).configuration if tie is None else settings.from_flags(flags)
-
-
 @contextlib.contextmanager
 def _owned(place: layout.Layout, tie: int | None) -> Iterator[layout.Layout]:
     """The directory as this process's own; a supervised child shares its supervisor's ownership."""
@@ -63,13 +67,8 @@ def _owned(place: layout.Layout, tie: int | None) -> Iterator[layout.Layout]:
         lock.release()
 
 
-def _tied(tie: int | None, directory: str) -> contextlib.AbstractContextManager[None]:
-    """The tie to the supervisor. Where that dies without a word, the file that names its children is removed."""
-    return supervised.tied(tie, functools.partial(endpoints.remove, layout.Layout.at(directory).root))
-
-
 @command.command(name="apiserver", short_help="The Kubernetes API over HTTPS.")
-@settings.directory_option(_DIRECTORY)
+@settings.directory_option(roles.DIRECTORY)
 @settings.config_option
 @settings.setting_options("listen", "advertise", "store", "logLevel", *settings.APISERVER)
 @click.option(
@@ -87,13 +86,13 @@ def apiserver_command(
 
     Its certificates are renewed in time. Files that are replaced are used within seconds.
     """
-    tls_files = _tls_files(flags.pop("tls_cert_file"), flags.pop("tls_private_key_file"))
+    tls_files = roles.tls_files(flags.pop("tls_cert_file"), flags.pop("tls_private_key_file"))
     with (
-        _tied(tie, directory),
+        roles.tied(tie, directory),
         _owned(layout.Layout.at(directory), tie) as place,
         contextlib.ExitStack() as stack,
     ):
-        chosen = _configuration(place, flags, config_file, tie)
+        chosen = roles.configuration(place, flags, config_file, tie)
         renew = None
         if listen_fd is None:
             sock = stack.enter_context(addresses.listen(chosen.listen, "--listen"))
@@ -129,7 +128,7 @@ def apiserver_command(
 
 
 @command.command(name="controllers", short_help="The controllers, against any Kubernetes API.")
-@settings.directory_option(_DIRECTORY)
+@settings.directory_option(roles.DIRECTORY)
 @settings.config_option
 @click.option("--kubeconfig", type=click.Path(), help="How to reach the API.  [default: controllers.conf of --dir]")
 @settings.setting_options(
@@ -167,9 +166,9 @@ def controllers_command(
     """
     signing_flags.take_older_name(flags)
     machines = machine_flags.taken(flags)
-    with _tied(tie, directory):
+    with roles.tied(tie, directory):
         place = layout.Layout.at(directory)
-        chosen = _configuration(place, flags, config_file, tie)
+        chosen = roles.configuration(place, flags, config_file, tie)
         if print_manifest:
             _print_manifest(chosen.controllers)
             return
@@ -220,14 +219,6 @@ def _print_manifest(selection: Sequence[str]) -> None:
         )
 
 
-def _tls_files(certificate: str | None, key: str | None) -> tuple[str, str] | None:
-    if certificate is None and key is None:
-        return None
-    if certificate is None or key is None:
-        raise output.Usage("--tls-cert-file and --tls-private-key-file are given together, or not at all")
-    return certificate, key
-
-
 def _audit(place: layout.Layout, chosen: config.Configuration) -> apiserver.AuditOptions | None:
     from handfast.assembly import apiserver
 
@@ -255,6 +246,8 @@ def _prepare(
         advertise=chosen.advertise,
         store=chosen.store,
         settings=config.template(),
+        machine_config=chosen.machine_config_listen if chosen.machines else None,
+        mesh=chosen.mesh,
         now=now,
         again=again,
     )
@@ -268,8 +261,8 @@ def _renew(place: layout.Layout, server: addresses.Address, chosen: config.Confi
 
 
 @command.command(name="prepare", hidden=True)
-@settings.directory_option(_DIRECTORY)
-@settings.setting_options("listen", "advertise", "store")
+@settings.directory_option(roles.DIRECTORY)
+@settings.setting_options("listen", "advertise", "store", "machines", "machineConfigListen", "mesh")
 @click.option("--again", is_flag=True, hidden=True, help="The directory is being served.")
 @supervised.option
 def prepare_command(directory: str, again: bool, tie: int | None, **flags: Any) -> None:
@@ -277,3 +270,7 @@ def prepare_command(directory: str, again: bool, tie: int | None, **flags: Any) 
     with supervised.tied(tie), _owned(layout.Layout.at(directory), tie) as place:
         chosen = settings.from_flags(flags)
         output.result(json.dumps(_prepare(place, chosen.listen, chosen, again=again)))
+
+
+for each in (serve_machine_config, serve_identity, serve_destination, serve_injector, serve_mesh_accounts):
+    command.add_command(each.command)

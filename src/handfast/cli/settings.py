@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import click
 
-from handfast.assembly import config, setting_values
+from handfast.assembly import config, mesh_settings, setting_rows, setting_values
 from handfast.cli import directories
 from handfast.datadir import layout
 from handfast.runtime import files
@@ -26,6 +26,8 @@ _METAVARS = {
     "advertise": "HOST:PORT",
     "store": "PATH",
     "adminListen": "HOST:PORT",
+    **dict.fromkeys(mesh_settings.KEYS, "HOST:PORT"),
+    "mesh": None,
     "controllers": "NAME,…",
     "leaderElect": None,
     "logLevel": None,
@@ -41,6 +43,9 @@ _METAVARS = {
     "machines": None,
     "clusterSigningDuration": "DURATION",
     "joinWithin": "DURATION",
+    "machineConfigListen": "HOST:PORT",
+    "machineConfigAdminListen": "HOST:PORT",
+    "machineConfigTrustedNetworks": "NETWORKS",
     **dict.fromkeys(config.SIGNING_FILES, "PATH"),
     "auditLogPath": "PATH",
     "auditLogMaxMib": "MIB",
@@ -61,6 +66,11 @@ APISERVER = (
     "auditLogMaxFiles",
     "auditLogMaxDays",
     "unsafeLiftLimits",
+)
+# Settings that the machine-config server takes from `up`, beside its addresses.
+MACHINE_CONFIG_SERVER = (
+    *("machineConfigTrustedNetworks", "proxyProtocolFrom"),
+    *("auditLogPath", "auditLogMaxMib", "auditLogMaxFiles", "auditLogMaxDays"),
 )
 # Names that flags had in older documents, which are still understood.
 _FORMER = {"enableBootstrapTokenAuth": "--experimental-bootstrap-token-auth"}
@@ -87,7 +97,7 @@ def setting_options(*keys: str, defaults: Mapping[str, Any] | None = None) -> Ca
     return decorate
 
 
-def _option(setting: config.Setting, default: Any) -> Callable[[_F], _F]:
+def _option(setting: setting_rows.Setting, default: Any) -> Callable[[_F], _F]:
     about = f"{setting.about[0].upper()}{setting.about[1:]}."
     shown = ", ".join(default) if isinstance(default, list) else "" if default is None else str(default).lower()
     about += f"  [${setting.variable}{f'; default: {shown}' if shown else ''}]"

@@ -17,17 +17,26 @@ import json
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import click
 
 from handfast import errors
-from handfast.assembly import config, up
+from handfast.assembly import config, mesh_settings, up
 from handfast.cli import init_machines, invocation, output, settings, signing_flags, token_input
 from handfast.datadir import endpoints, layout
 from handfast.runtime import clock as clocks
 from handfast.runtime import files
 from handfast.telemetry.colour import Style
+from handfast.wire import extra
+
+# A service of `endpoints.json` -> how the page calls it, and what it is for.
+_SERVICES: Final = {
+    "machineConfig": ("machines", "their configurations"),
+    "identity": ("identity", "gRPC, for workloads of the mesh"),
+    "destination": ("destination", "likewise"),
+    "injector": ("injector", "the webhook that adds proxies to Pods"),
+}
 
 
 @dataclass(slots=True)
@@ -130,6 +139,9 @@ class _Console:
         yield "\nHandfast is ready\n", Style.GOOD
         yield f"  API server   {endpoints_file.apiserver}", Style.PLAIN
         yield f"  controllers  {endpoints_file.controllers_admin} (health and metrics)", Style.PLAIN
+        for name, (word, what) in _SERVICES.items():
+            if address := endpoints_file.services.get(name):
+                yield f"  {word:<13}{address} ({what})", Style.PLAIN
         yield f"  data         {self.place.root}", Style.PLAIN
         yield f"  kubeconfig   {kubeconfig}\n", Style.PLAIN
         yield "Next, in another terminal:\n", Style.PLAIN
@@ -194,6 +206,8 @@ class _Console:
         "machines",
         "joinWithin",
     ),
+    *config.MACHINE_CONFIG,
+    *mesh_settings.KEYS,
     *config.SIGNING,
     *settings.APISERVER,
     defaults=config.UP_DEFAULTS,
@@ -213,6 +227,9 @@ def command(directory: str, config_file: str | None, form: str, **flags: Any) ->
     With --machines it admits machines by inventory: see `handfast machine`. The first start with it makes the masters'
     bootstrap credential, in machines of the data directory, and the Machines of --inventory.
 
+    With --mesh it gives workloads certificates in the names of their service accounts: the mesh is installed, as by
+    `handfast mesh install`, and its services run.
+
     Where a default port is taken, the next free one is used, and a warning says which. A port that you name is never
     replaced.
     """
@@ -225,6 +242,8 @@ def command(directory: str, config_file: str | None, form: str, **flags: Any) ->
     settled = settings.load(place, flags, config_file, config.UP_DEFAULTS).configuration
     init_machines.typed(fleet_flags, machines=settled.machines, out=place.machines)
     config.require_own_way_in(settled)
+    if settled.mesh:
+        extra.require()
     signing_flags.require_pairs(settled)
     with files.otherwise(layout.ELSEWHERE):
         files.create_directory(place.root)
@@ -234,6 +253,7 @@ def command(directory: str, config_file: str | None, form: str, **flags: Any) ->
         role_flags = up.RoleFlags(
             apiserver=config.as_flags(chosen.values, settings.APISERVER),
             controllers=config.as_flags(chosen.values, config.SIGNING),
+            machine_config=config.as_flags(chosen.values, settings.MACHINE_CONFIG_SERVER),
             first_objects=init_machines.as_flags(fleet_flags, place) if chosen.configuration.machines else (),
             unnamed=_unnamed(chosen),
         )
@@ -245,9 +265,14 @@ def command(directory: str, config_file: str | None, form: str, **flags: Any) ->
 
 def _unnamed(chosen: config.Resolved) -> frozenset[str]:
     """The flags of ports that nobody named. An advertised address leads to the port of --listen, which has to stay."""
+    ports = {"adminListen"}
+    if chosen.configuration.machines:
+        ports |= {"machineConfigListen", "machineConfigAdminListen"}
+    if chosen.configuration.mesh:
+        ports |= set(mesh_settings.LISTEN)
     rows = [
         row
         for row in config.SETTINGS
-        if row.key == "adminListen" or (row.key == "listen" and not chosen.configuration.advertise)
+        if row.key in ports or (row.key == "listen" and not chosen.configuration.advertise)
     ]
     return frozenset(row.flag for row in rows if chosen.origins[row.key] == "default")

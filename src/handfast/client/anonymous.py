@@ -16,7 +16,8 @@ import aiohttp
 import yarl
 
 from handfast import errors
-from handfast.bootstrap import diagnosis, discovery, tokens
+from handfast.bootstrap import diagnosis, tokens
+from handfast.bootstrap import discovery as discovery_rules
 from handfast.client import transport, trouble
 from handfast.runtime import tls
 
@@ -83,7 +84,7 @@ async def ask(url: str, trust: Trust | Unverified, token: tokens.Token | None = 
     if token is not None:
         if not isinstance(trust, Trust):
             raise errors.Misuse("a credential is not sent to a server that is not verified")
-        if target.path.endswith(discovery.PATH):
+        if target.path.endswith(discovery_rules.PATH):
             raise errors.Misuse("cluster-info is public: no credential is sent for it, whoever is asked")
         headers["Authorization"] = f"Bearer {token.text}"
     session = aiohttp.ClientSession(

@@ -204,6 +204,11 @@ class Informers:
         ours = [following.refusal for following in self._all if following.refusal]
         return tuple(dict.fromkeys([*ours, *(text for other in self._beside.values() for text in other.refusals())]))
 
+    def missing_rights(self) -> str | None:
+        """The same as a sentence, for a readiness check; None where nothing is forbidden."""
+        refusals = self.refusals()
+        return f"a right is missing: {', '.join(refusals)}" if refusals else None
+
     def follow(
         self, source: watch.Source[V], sink: watch.Sink[V], refused: Callable[[str], None] = lambda _: None
     ) -> Following:

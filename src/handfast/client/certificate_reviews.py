@@ -49,16 +49,16 @@ class _Node(msgspec.Struct):
 _NODE_LISTS = msgspec.json.Decoder(api.Listing[_Node])
 
 
-async def permission(client: api.Client, facts: kubelet.Facts, word: str) -> decision.Decision:
-    """Whether the requester may create `certificatesigningrequests/<word>`, by SubjectAccessReview."""
-    answer = await client.create(resources.SUBJECT_ACCESS_REVIEWS, review(facts, word))
+async def ask_permission(client: api.Client, facts: kubelet.Facts, permission: str) -> decision.Decision:
+    """Whether the requester may create `certificatesigningrequests/<permission>`, by SubjectAccessReview."""
+    answer = await client.create(resources.SUBJECT_ACCESS_REVIEWS, review(facts, permission))
     said = jsonpath.text(answer, "status", "reason") or jsonpath.text(answer, "status", "evaluationError")
     if jsonpath.at(answer, "status", "allowed") is True:
         return decision.Approve("Allowed", said or "allowed", _RULE)
     return decision.NotMine(NOT_PERMITTED, said or "not allowed", _RULE)
 
 
-# The requester's name, UID, groups and extra, and the word of the permission.
+# The requester's name, UID, groups and extra, and the permission.
 _Question = tuple[str, str, tuple[str, ...], tuple[tuple[str, tuple[str, ...]], ...], str]
 
 
@@ -71,35 +71,35 @@ class Permissions:
 
     def __init__(self, client: api.Client) -> None:
         self._client = client
-        self._questions: batches.Batches[_Question, kubelet.Facts, decision.Decision] = batches.Batches(self._sent)
+        self._questions: batches.Batches[_Question, kubelet.Facts, decision.Decision] = batches.Batches(self._send)
 
-    async def ask(self, facts: kubelet.Facts, word: str) -> decision.Decision:
-        """As `permission`."""
+    async def ask(self, facts: kubelet.Facts, permission: str) -> decision.Decision:
+        """As `ask_permission`."""
         extra = tuple((key, tuple(values)) for key, values in sorted(facts.extra.items()))
-        question = (facts.username, facts.uid, tuple(facts.groups), extra, word)
+        question = (facts.username, facts.uid, tuple(facts.groups), extra, permission)
         return await self._questions.join(question, facts)
 
-    async def _sent(
-        self, question: _Question, batch: Sequence[batches.Place[kubelet.Facts, decision.Decision]]
+    async def _send(
+        self, question: _Question, batch: Sequence[batches.Waiting[kubelet.Facts, decision.Decision]]
     ) -> None:
-        """One answer for all of them, or one error."""
+        """Send the question: one answer for all of them, or one error."""
         try:
-            answer = await permission(self._client, batch[0].item, question[-1])
+            answer = await ask_permission(self._client, batch[0].item, question[-1])
         except errors.HandfastError as error:
-            for place in batch:
-                place.fail(error)
+            for waiting in batch:
+                waiting.fail(error)
         else:
-            for place in batch:
-                place.settle(answer)
+            for waiting in batch:
+                waiting.settle(answer)
 
 
-def review(facts: kubelet.Facts, word: str) -> objects.Document:
+def review(facts: kubelet.Facts, permission: str) -> objects.Document:
     """The question, with the requester as the server wrote it down; no name and no namespace, as Kubernetes asks it."""
     attributes = {
         "group": signing_requests.GROUP,
         "version": "*",
         "resource": "certificatesigningrequests",
-        "subresource": word,
+        "subresource": permission,
         "verb": "create",
     }
     extra = {key: list(values) for key, values in facts.extra.items()}

@@ -25,7 +25,8 @@ from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
 from handfast import errors
-from handfast.bootstrap import cluster_info, diagnosis, discovery, endpoints, tokens
+from handfast.bootstrap import cluster_info, diagnosis, endpoints, tokens
+from handfast.bootstrap import discovery as discovery_rules
 from handfast.client import anonymous
 from handfast.runtime import backoff, tasks
 from handfast.runtime import clock as clocks
@@ -87,13 +88,84 @@ class Discovery:
         # What is known of endpoints that are busy, in case the time runs out while one is waited for.
         self._busy: dict[str, errors.HandfastError] = {}
 
-    async def by_token(self, typed: Sequence[endpoints.Endpoint], method: discovery.ByToken) -> Cluster:
+    async def by_token(self, typed: Sequence[endpoints.Endpoint], method: discovery_rules.ByToken) -> Cluster:
         """Signed cluster-info, fetched twice."""
 
         async def attempt(url: str) -> Cluster:
-            return await self._signed(url, method)
+            return await self._proven_by_signature(url, method)
 
         return await self.until([endpoint.url for endpoint in typed], attempt)
+
+    async def _proven_by_signature(self, url: str, method: discovery_rules.ByToken) -> Cluster:
+        """Ask twice: over TLS that nobody verified, and over TLS that is verified with the CA that the token signed."""
+        first, skew = await self._published(url, anonymous.UNVERIFIED)
+        try:
+            info = discovery_rules.check(first, method.token, method.pins)
+        except errors.Refused as refused:
+            if refused.reason == "UnknownTokenID" and method.pins:
+                raise await self._why_unsigned(url, first, method, skew) from None
+            raise diagnosis.with_clock(refused, skew) from None
+        trust = anonymous.Trust(discovery_rules.anchors(info, method.pins))
+        try:
+            second, _ = await self._published(url, trust, skew)
+            via: str | None = url
+        except errors.Refused as refused:
+            if refused.reason != "WrongServerName":
+                raise
+            # The name that was typed need not be one of the certificate's. Then a server of the signed list has to do.
+            second, via = await self._published_elsewhere(info, trust, refused), None
+        discovery_rules.require_same(first, second)
+        return await self._with_working_server(info, via, skew, (info.ca,), proven=True)
+
+    async def _published_elsewhere(
+        self, info: cluster_info.ClusterInfo, trust: anonymous.Trust, refused: errors.Refused
+    ) -> discovery_rules.Published:
+        async def attempt(url: str) -> discovery_rules.Published:
+            return (await self._published(url, trust))[0]
+
+        won, _ = await self.race(info.servers, attempt)
+        if won is None or won.value is None:
+            raise refused
+        return won.value
+
+    async def _why_unsigned(
+        self,
+        url: str,
+        first: discovery_rules.Published,
+        method: discovery_rules.ByToken,
+        skew: datetime.timedelta | None,
+    ) -> errors.HandfastError:
+        """Why a token signs nothing: asked only of a server under a pinned certificate, and of no other.
+
+        The text is not verified. So it is read up to a limit only, and not again after one failure.
+        """
+        unknown = diagnosis.with_clock(diagnosis.unknown_token(method.token), skew)
+        if url in self._unexplained:
+            return unknown
+        try:
+            info = cluster_info.read(first.kubeconfig, cluster_info.MAX_UNVERIFIED)
+            trust = anonymous.Trust(discovery_rules.anchors(info, method.pins))
+            answer = await self._ask(_version(url), trust, method.token)
+        except (errors.Refused, anonymous.Troubled):
+            self._unexplained.add(url)
+            return unknown
+        return diagnosis.with_clock(diagnosis.asked_unsigned(method.token, answer.code, answer.challenge), skew)
+
+    async def fetch_document(self, url: str, ca: bytes | None) -> str:
+        """The text at an https URL, with the roots of the system or with `ca`."""
+
+        async def attempt(where: str) -> str:
+            # Whatever follows the question mark may be a secret.
+            shown = where.partition("?")[0]
+            trust = anonymous.Trust(ca)
+            try:
+                answer = await self._ask(where, trust)
+            except anonymous.Troubled as troubled:
+                by = "a CA of --discovery-ca-file" if ca is not None else _judge(trust)
+                raise diagnosis.explain(troubled.trouble, shown, troubled.detail, None, by=by) from None
+            return diagnosis.document_text(answer.code, answer.body, shown)
+
+        return await self.until([url], attempt)
 
     async def by_document(self, text: str, typed: Sequence[endpoints.Endpoint]) -> Cluster:
         """A ClusterInfo that is trusted for where it came from, brought up to date by the cluster itself."""
@@ -115,61 +187,11 @@ class Discovery:
     async def refreshed(self, known: cluster_info.ClusterInfo, url: str) -> Cluster:
         """What the cluster says of itself at `url`, over TLS that is verified with what is known."""
         published, skew = await self._published(url, anonymous.Trust(known.ca))
-        fresh = discovery.adopt(known, cluster_info.read(published.kubeconfig))
-        roots = discovery.common_roots(known, fresh)
-        return await self._settled(fresh, url, skew, roots, proven=fresh.ca == known.ca)
+        fresh = discovery_rules.adopt(known, cluster_info.read(published.kubeconfig))
+        roots = discovery_rules.common_roots(known, fresh)
+        return await self._with_working_server(fresh, url, skew, roots, proven=fresh.ca == known.ca)
 
-    async def _signed(self, url: str, method: discovery.ByToken) -> Cluster:
-        first, skew = await self._published(url, anonymous.UNVERIFIED)
-        try:
-            info = discovery.check(first, method.token, method.pins)
-        except errors.Refused as refused:
-            if refused.reason == "UnknownTokenID" and method.pins:
-                raise await self._unsigned(url, first, method, skew) from None
-            raise diagnosis.with_clock(refused, skew) from None
-        trust = anonymous.Trust(discovery.anchors(info, method.pins))
-        try:
-            second, _ = await self._published(url, trust, skew)
-            via: str | None = url
-        except errors.Refused as refused:
-            if refused.reason != "WrongServerName":
-                raise
-            # The name that was typed need not be one of the certificate's. Then a server of the signed list has to do.
-            second, via = await self._elsewhere(info, trust, refused), None
-        discovery.require_same(first, second)
-        return await self._settled(info, via, skew, (info.ca,), proven=True)
-
-    async def _elsewhere(
-        self, info: cluster_info.ClusterInfo, trust: anonymous.Trust, refused: errors.Refused
-    ) -> discovery.Published:
-        async def attempt(url: str) -> discovery.Published:
-            return (await self._published(url, trust))[0]
-
-        won, _ = await self.race(info.servers, attempt)
-        if won is None or won.value is None:
-            raise refused
-        return won.value
-
-    async def _unsigned(
-        self, url: str, first: discovery.Published, method: discovery.ByToken, skew: datetime.timedelta | None
-    ) -> errors.HandfastError:
-        """Why a token signs nothing: asked only of a server under a pinned certificate, and of no other.
-
-        The text is not verified. So it is read up to a limit only, and not again after one failure.
-        """
-        unknown = diagnosis.with_clock(diagnosis.unknown_token(method.token), skew)
-        if url in self._unexplained:
-            return unknown
-        try:
-            info = cluster_info.read(first.kubeconfig, cluster_info.MAX_UNVERIFIED)
-            trust = anonymous.Trust(discovery.anchors(info, method.pins))
-            answer = await self._ask(_version(url), trust, method.token)
-        except (errors.Refused, anonymous.Troubled):
-            self._unexplained.add(url)
-            return unknown
-        return diagnosis.with_clock(diagnosis.asked_unsigned(method.token, answer.code, answer.challenge), skew)
-
-    async def _settled(
+    async def _with_working_server(
         self,
         info: cluster_info.ClusterInfo,
         via: str | None,
@@ -178,7 +200,10 @@ class Discovery:
         *,
         proven: bool,
     ) -> Cluster:
-        """The cluster with a server that works (4): one that it names, or the endpoint that led here, passes each of `roots`."""
+        """Choose the server to use (4): one that the cluster names, else the endpoint that led here.
+
+        It must verify by each of `roots`.
+        """
         same = (
             [] if via is None else [url for url in info.servers if endpoints.of_server(url) == endpoints.of_server(via)]
         )
@@ -217,6 +242,20 @@ class Discovery:
 
         return await self.until([cluster.server], attempt)
 
+    async def _published(
+        self, url: str, trust: anonymous.Trust | anonymous.Unverified, skew: datetime.timedelta | None = None
+    ) -> tuple[discovery_rules.Published, datetime.timedelta | None]:
+        try:
+            answer = await self._patiently(url, _request(url), trust)
+        except anonymous.Troubled as troubled:
+            if troubled.trouble is diagnosis.Trouble.NOT_VALID_NOW and skew is None:
+                skew = await self.skew(url)
+            raise diagnosis.explain(troubled.trouble, url, troubled.detail, skew, by=_judge(trust)) from None
+        refused = diagnosis.answered(answer.code, answer.body, url)
+        if refused is not None:
+            raise refused
+        return discovery_rules.read_config_map(answer.body, url), diagnosis.skew(answer.date, self._clock.now())
+
     async def _patiently(
         self, url: str, target: str, trust: anonymous.Trust | anonymous.Unverified, token: tokens.Token | None = None
     ) -> anonymous.Answer:
@@ -230,36 +269,6 @@ class Discovery:
             await self._clock.sleep(max(next(waits), float(answer.retry_after)))
         return answer
 
-    async def document(self, url: str, ca: bytes | None) -> str:
-        """The text at an https URL, with the roots of the system or with `ca`."""
-
-        async def attempt(where: str) -> str:
-            # Whatever follows the question mark may be a secret.
-            shown = where.partition("?")[0]
-            trust = anonymous.Trust(ca)
-            try:
-                answer = await self._ask(where, trust)
-            except anonymous.Troubled as troubled:
-                by = "a CA of --discovery-ca-file" if ca is not None else _judge(trust)
-                raise diagnosis.explain(troubled.trouble, shown, troubled.detail, None, by=by) from None
-            return diagnosis.document_text(answer.code, answer.body, shown)
-
-        return await self.until([url], attempt)
-
-    async def _published(
-        self, url: str, trust: anonymous.Trust | anonymous.Unverified, skew: datetime.timedelta | None = None
-    ) -> tuple[discovery.Published, datetime.timedelta | None]:
-        try:
-            answer = await self._patiently(url, _request(url), trust)
-        except anonymous.Troubled as troubled:
-            if troubled.trouble is diagnosis.Trouble.NOT_VALID_NOW and skew is None:
-                skew = await self.skew(url)
-            raise diagnosis.explain(troubled.trouble, url, troubled.detail, skew, by=_judge(trust)) from None
-        refused = diagnosis.answered(answer.code, answer.body, url)
-        if refused is not None:
-            raise refused
-        return discovery.read_config_map(answer.body, url), diagnosis.skew(answer.date, self._clock.now())
-
     async def skew(self, url: str) -> datetime.timedelta | None:
         """How far this machine's clock is ahead of a server's, which nobody vouches for: only to tell which may be wrong."""
         try:
@@ -267,6 +276,30 @@ class Discovery:
         except anonymous.Troubled:
             return None
         return diagnosis.skew(answer.date, self._clock.now())
+
+    async def until(self, targets: Sequence[str], attempt: Callable[[str], Awaitable[T]]) -> T:
+        """The first good answer of any target (3)."""
+        last: dict[str, errors.HandfastError] = {}
+        won: list[T] = []
+
+        async def search() -> None:
+            left = list(targets)
+            waiting: dict[str, _Waiting] = {}
+            waits = backoff.Backoff(RETRY)
+            while left:
+                outcome, failed = await self.race(left, attempt)
+                if outcome is not None and outcome.value is not None:
+                    won.append(outcome.value)
+                    return
+                last.update(failed)
+                left = [url for url in left if self._worth_waiting(waiting, url, failed[url])]
+                if left:
+                    await self._clock.sleep(next(waits))
+
+        in_time = await tasks.within(search(), self._clock, self._timeout)
+        if won:
+            return won[0]
+        raise _given_up(self._busy | last, targets, None if in_time else self._timeout)
 
     async def race(
         self, targets: Sequence[str], attempt: Callable[[str], Awaitable[T]]
@@ -293,30 +326,6 @@ class Discovery:
                         return outcome, failed
                     failed[outcome.target] = outcome.error
         return None, failed
-
-    async def until(self, targets: Sequence[str], attempt: Callable[[str], Awaitable[T]]) -> T:
-        """The first good answer of any target (3)."""
-        last: dict[str, errors.HandfastError] = {}
-        won: list[T] = []
-
-        async def search() -> None:
-            left = list(targets)
-            waiting: dict[str, _Waiting] = {}
-            waits = backoff.Backoff(RETRY)
-            while left:
-                outcome, failed = await self.race(left, attempt)
-                if outcome is not None and outcome.value is not None:
-                    won.append(outcome.value)
-                    return
-                last.update(failed)
-                left = [url for url in left if self._worth_waiting(waiting, url, failed[url])]
-                if left:
-                    await self._clock.sleep(next(waits))
-
-        in_time = await tasks.within(search(), self._clock, self._timeout)
-        if won:
-            return won[0]
-        raise _given_up(self._busy | last, targets, None if in_time else self._timeout)
 
     def _worth_waiting(self, waiting: dict[str, _Waiting], url: str, error: errors.HandfastError) -> bool:
         now = self._clock.monotonic()
@@ -382,7 +391,7 @@ def merged(servers: Sequence[str], more: Sequence[str]) -> list[str]:
 
 
 def _request(server: str) -> str:
-    return server.rstrip("/") + discovery.PATH
+    return server.rstrip("/") + discovery_rules.PATH
 
 
 def _version(server: str) -> str:

@@ -15,6 +15,7 @@ from handfast import errors
 from handfast.api import jsonpath, objects, resources, status
 from handfast.bootstrap import token_views
 from handfast.client import api
+from handfast.client import ignition_secrets as client_secrets
 from handfast.client import machine_tokens as client_tokens
 from handfast.client import tokens as bootstrap_tokens
 from handfast.pki import bundles, pem
@@ -38,7 +39,7 @@ class Look:
 
     async def everything(self) -> tuple[doors.Door, ...]:
         """Every door that may be seen."""
-        for ask in (self._tokens, self._authorities, self._accounts, self._bindings):
+        for ask in (self._tokens, self._authorities, self._accounts, self._configurations, self._bindings):
             await self._try(ask)
         return doors.ordered(self.seen)
 
@@ -89,6 +90,10 @@ class Look:
             *(doors.of_secret(objects.metadata(each)) for each in shared),
             *(doors.of_secret(objects.metadata(each), machine=_machine(each)) for each in own),
         ]
+
+    async def _configurations(self) -> list[doors.Door]:
+        entries = await client_secrets.entries(self.client)
+        return [doors.of_configuration(each.secret, each.pool, each.machine, each.until) for each in entries]
 
     async def _bindings(self) -> Iterator[doors.Door | None]:
         roles: dict[str, Any] = {

@@ -177,8 +177,8 @@ class Keeper(Generic[W]):
         """
         end = self._clock.monotonic() + seconds
         refused = refusals.Refusals(ways=1 if self._pair is None else 2)
-        # An attempt is given what is left and no more, so that it can say itself what it waited for. One that has hardly any
-        # time could say nothing that is not known.
+        # Each attempt gets only the time that is left, so that its own error says what it waited for. With less than a second
+        # left there is no further attempt.
         while not self.usable() and (left := end - self._clock.monotonic()) > (
             _SHORTEST_SECONDS if self.last_error else 0.0
         ):

@@ -13,6 +13,7 @@ It prints nothing. It works on any API server; only Handfast's own tells what a 
 from __future__ import annotations
 
 import dataclasses
+import datetime
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -21,7 +22,7 @@ import msgspec
 
 from handfast import errors
 from handfast.api import objects, resources, signing_requests, status
-from handfast.client import api, machine_tokens
+from handfast.client import api, machine_requests, machine_tokens
 from handfast.rules.machines import revocation
 from handfast.runtime import clock as clocks
 
@@ -63,8 +64,18 @@ async def revoke(client: api.Client, kind: str, clock: clocks.Clock, *, everythi
             await client.delete(_RESOURCES[target[0]], target[2], namespace=target[1])
     # 3. requests that came by it, also those of this very moment
     kinds = revocation.kinds(kind, everything=everything)
-    denied = [await _deny(client, each, clock) for each in await _pending(client, kinds)]
-    return dataclasses.replace(before, requests=tuple(name for name in denied if name))
+    return dataclasses.replace(before, requests=await deny(client, kinds, clock))
+
+
+async def deny(
+    client: api.Client, kinds: Collection[str], clock: clocks.Clock, older_than: datetime.datetime | None = None
+) -> tuple[str, ...]:
+    """Deny the open requests that came by credentials of these kinds, perhaps only the older ones; their names (3)."""
+    pending = await _pending(client, kinds)
+    if older_than is not None:
+        pending = [request for request in pending if machine_requests.created(request) < older_than]
+    denied = [await _deny(client, each, clock) for each in pending]
+    return tuple(name for name in denied if name)
 
 
 async def _open(client: api.Client, kind: str, targets: Sequence[revocation.Target], *, everything: bool) -> Open:

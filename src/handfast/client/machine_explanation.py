@@ -93,15 +93,14 @@ class Look:
             if signers and not credential_end.is_over(end, self.now):
                 until = "" if end is None else f", until {objects.timestamp(end)}"
                 words.append(f"the masters' certificate ({signers} in ConfigMap {namespace}/{name}{until})")
-        secret = await self._try(
-            lambda: self.client.find(
-                resources.SECRETS, bootstrapper.TOKEN_SECRET, namespace=bootstrapper.NAMESPACE, metadata=True
-            ),
-            None,
-        )
-        if secret is not None:
-            words.append(f"the workers' token (Secret {bootstrapper.NAMESPACE}/{bootstrapper.TOKEN_SECRET})")
+        there = [name for name in bootstrapper.TOKEN_SECRETS if await self._secret(name) is not None]
+        words += [f"the workers' token (Secret {bootstrapper.NAMESPACE}/{name})" for name in there]
         return tuple(words)
+
+    async def _secret(self, name: str) -> objects.Document | None:
+        return await self._try(
+            lambda: self.client.find(resources.SECRETS, name, namespace=bootstrapper.NAMESPACE, metadata=True), None
+        )
 
     async def _config_map(self, namespace: str, name: str) -> objects.Document | None:
         return await self._try(lambda: self.client.find(resources.CONFIG_MAPS, name, namespace=namespace), None)

@@ -16,7 +16,7 @@ from typing import Final
 
 from handfast import errors
 from handfast.api import machine_kinds, objects, status
-from handfast.client import api
+from handfast.client import api, ignition_secrets
 from handfast.client import machines as client_machines
 from handfast.rules.machines import declaration, import_plan, inventory
 
@@ -99,6 +99,8 @@ async def _write_status(client: api.Client, step: import_plan.Step, version: str
 
 async def delete(client: api.Client, machine: inventory.Machine) -> None:
     """Delete the very Machine that was read; one that is gone is no error."""
+    # Its secret counts for nobody without it. That goes first: who was cut short here deletes the Machine again.
+    await ignition_secrets.forget(client, machine)
     with api.MISSING_OK:
         await client.delete(KIND, machine.name, namespace=machine.namespace, uid=machine.uid)
 

@@ -3,7 +3,8 @@
 
 It prints nothing and makes no credential. What is applied is in `rules.machines.installation`.
 
-1. Where the marker is, nothing is done: what was deleted since, a revoked credential above all, stays deleted.
+1. Where the marker is, nothing is done but what it does not tell of: what was deleted since, a revoked credential above all,
+   stays deleted. What a later release added is made once, and then told by the marker, too.
 2. What is missing is created, and what is there stays as it is. A run that was cut short is completed by the next one.
 3. A kind that was just defined is waited for: an API server needs a moment until it serves it.
 4. The master's credential counts when everything else is there, and the marker comes last.
@@ -19,9 +20,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from handfast import errors
-from handfast.api import resources
+from handfast.api import objects, resources
 from handfast.bootstrap import first_objects
 from handfast.client import api, introduction
+from handfast.rules.machine_config import server_rights
 from handfast.rules.machines import installation
 from handfast.runtime import clock as clocks
 
@@ -58,6 +60,21 @@ async def is_installed(client: api.Client) -> bool:
     return marker is not None
 
 
+async def add_later_parts(client: api.Client, clock: clocks.Clock) -> list[tuple[str, str]]:
+    """In a cluster that was made ready by an earlier release: what has come since (1); what was done with each object."""
+    place = installation.MARKER_NAMESPACE
+    marker = await client.find(resources.CONFIG_MAPS, installation.MARKER, namespace=place)
+    if marker is None or installation.CONFIGURATIONS in (marker.get("data") or {}):
+        return []
+    done = [(await introduction.create(client, each), each.title) for each in server_rights.first()]
+    change = {
+        "metadata": {"resourceVersion": objects.metadata(marker)["resourceVersion"]},
+        "data": {installation.CONFIGURATIONS: objects.timestamp(clock.now())},
+    }
+    await client.patch(resources.CONFIG_MAPS, installation.MARKER, change, namespace=place)
+    return done
+
+
 async def ensure(client: api.Client, wanted: Wanted, clock: clocks.Clock) -> list[tuple[str, str]]:
     """Apply what is missing; what was done with each object, in order."""
     done: list[tuple[str, str]] = []
@@ -66,7 +83,7 @@ async def ensure(client: api.Client, wanted: Wanted, clock: clocks.Clock) -> lis
         # 2. what is there stays
         done.append((await introduction.create(client, each), each.title))
 
-    for each in installation.before_machines():
+    for each in (*installation.before_machines(), *server_rights.first()):
         await apply(each)
     for each in installation.pools():
         await _wait_served(client, each, clock)

@@ -109,7 +109,7 @@ async def credentials(client: api.Client) -> standing.Objects:
             jsonpath.text(document, "metadata", "creationTimestamp"),
             jsonpath.text(document, "metadata", "deletionTimestamp"),
         )
-        if at is not None:
+        if at is not None and standing.counts(place, jsonpath.mapping(document, "metadata", "annotations")):
             there[place] = at
     return standing.Objects(there, refusals)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Machines of a cluster, read once over its API, for commands. Controllers follow them: `controllers.machines.inventory`.
+"""The Machines of a cluster, read once over its API, for commands. Those who go on follow them: `client.machine_inventory`.
 
 1. Every group that the server has is read, in the version that the server prefers of those that can be read.
 2. A name may stand for one Machine only. Where there are several of that name, in whichever group, the namespace has to be said.
@@ -9,6 +9,7 @@
    compared, and the clock of whoever gives the command is no matter.
 5. A link is taken back by an operator alone (`rules.machines.linking`), and only with a Node that is gone: one that is there keeps its
    machine.
+6. The secret by which the machine once asked for its configuration ends before its key is forgotten: else it would count again.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ from typing import Any, Final
 
 from handfast import errors
 from handfast.api import objects, resources
-from handfast.client import api, machine_requests
+from handfast.client import api, ignition_secrets, machine_requests
 from handfast.rules.certificates import kubelet
 from handfast.rules.machines import group_versions, inventory, rivals
 
 NO_KIND: Final = "NoMachineKind"
 # With more of one name there is something else wrong.
 _MOST_NAMED: Final = 5
-_INSTALL: Final = "make the cluster ready for machines: `handfast init --machines`, or `handfast up --machines`"
+INSTALL: Final = "make the cluster ready for machines: `handfast init --machines`, or `handfast up --machines`"
 
 
 @dataclass(slots=True)
@@ -89,7 +90,7 @@ async def if_served(client: api.Client, scope: api.Scope = api.EVERYTHING) -> Ma
 
 def no_kind() -> errors.Refused:
     """There is nothing to read or write: no definition was applied."""
-    return errors.Refused("this cluster has no kind of Machine", reason=NO_KIND, hint=_INSTALL)
+    return errors.Refused("this cluster has no kind of Machine", reason=NO_KIND, hint=INSTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +110,8 @@ async def readmit(client: api.Client, machines: Machines, machine: inventory.Mac
     waiting = await _waiting(client, machine)
     after = objects.timestamp(max(each.created for each in waiting)) if waiting else None
     marks = {inventory.APPROVED_KEY: None, inventory.REQUESTS_AFTER: after}
+    # 6. before the key: the secret counted until there was one
+    await ignition_secrets.forget(client, machine)
     # 3. only as it was read; and 4. before the link, which keeps everybody out
     change: Mapping[str, Any] = {"metadata": {"annotations": marks, "resourceVersion": machine.version}}
     answer = await client.patch(resource, machine.name, change, namespace=machine.namespace)

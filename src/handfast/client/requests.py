@@ -41,7 +41,6 @@ T = TypeVar("T")
 
 _log = structlog.get_logger("handfast.client")
 
-
 _DENIED = "RequestDenied"
 _FAILED = "RequestFailed"
 _DELETED = "RequestDeleted"
@@ -94,30 +93,6 @@ class _Event(msgspec.Struct):
 _event_decoder = msgspec.json.Decoder(_Event)
 
 
-def is_final(refusal: errors.Refused) -> bool:
-    """Whether every further attempt would be refused, too.
-
-    Any other refusal may pass, and is believed only after a while (`refusals`).
-    """
-    return refusal.reason in _FINAL
-
-
-def refusal_of(error: errors.HandfastError) -> errors.Refused | None:
-    """The refusal that an error is, as whoever joins should be told; None: it is none.
-
-    A server's 403 has the reason of its own rule among the causes, where it has one. What is no Status counts for nothing.
-    """
-    if isinstance(error, errors.Refused) and error.reason in _DECIDED:
-        return error
-    if not isinstance(error, status.StatusError) or isinstance(error, transports.UnexpectedAnswer):
-        return None
-    if error.code not in {401, 403}:
-        return None
-    reasons = [cause.reason for cause in error.causes if cause.reason]
-    reason = next((reason for reason in reasons if reason in _FINAL), reasons[0] if reasons else error.reason)
-    return errors.Refused(f"the cluster refuses the request: {error.message}", reason=reason, hint=_HINTS.get(reason))
-
-
 class OnWaiting(Protocol):
     """Who is told that a request waits, and why; raising NotWaitedFor ends the waiting."""
 
@@ -139,7 +114,7 @@ class StillPending(errors.Unavailable):
     reason = "Timeout"
 
 
-async def obtain(
+async def file_and_wait(
     client: api.Client,
     key: keys.PrivateKey,
     wanted: wishes.Wanted,
@@ -373,3 +348,27 @@ def _request(document: object) -> signing_requests.Request:
         return msgspec.convert(document, signing_requests.Request)
     except msgspec.ValidationError as error:
         raise errors.Unavailable(f"the answer is no CertificateSigningRequest: {error}", reason="BadAnswer") from error
+
+
+def is_final(refusal: errors.Refused) -> bool:
+    """Whether every further attempt would be refused, too.
+
+    Any other refusal may pass, and is believed only after a while (`refusals`).
+    """
+    return refusal.reason in _FINAL
+
+
+def refusal_of(error: errors.HandfastError) -> errors.Refused | None:
+    """The refusal that an error is, as whoever joins should be told; None: it is none.
+
+    A server's 403 has the reason of its own rule among the causes, where it has one. What is no Status counts for nothing.
+    """
+    if isinstance(error, errors.Refused) and error.reason in _DECIDED:
+        return error
+    if not isinstance(error, status.StatusError) or isinstance(error, transports.UnexpectedAnswer):
+        return None
+    if error.code not in {401, 403}:
+        return None
+    reasons = [cause.reason for cause in error.causes if cause.reason]
+    reason = next((reason for reason in reasons if reason in _FINAL), reasons[0] if reasons else error.reason)
+    return errors.Refused(f"the cluster refuses the request: {error.message}", reason=reason, hint=_HINTS.get(reason))

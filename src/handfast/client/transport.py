@@ -249,6 +249,8 @@ class Transport:
         self._retiring: set[_Link] = set()
         # Why nobody answered, since the last answer of any kind.
         self.unheard: str | None = None
+        # Whether it answers that it does not know who asks: see `hearing`.
+        self.is_stranger = False
         self._take(connection)
 
     def _take(self, connection: connections.Connection, server: str = "") -> None:

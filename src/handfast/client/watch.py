@@ -12,10 +12,10 @@ It survives what watches meet every day:
    nothing counts but its version;
 7. 403 for what is optional, and 404 for a kind that the server does not have: it is told of once, the sink learns that
    nothing is known, and it is asked for again every ten minutes, or as often as the source says;
-8. 403 for anything else, also for a kind that is followed only where the server has it: it is told of, what was known stays, and it
-   is asked for again as after other errors. Whoever follows
-   is told as long as it lasts (`refused`), and can do what needs no look at it. A server that asks for rights first says 403 of
-   a kind that it does not have, and a proxy may say 404 of one that it has: discovery, which everybody may read, tells them apart;
+8. 403 for anything else, also for a kind that is followed only where the server has it: it is told of, what was known stays, and
+   it is asked for again as after other errors. Whoever follows is told as long as it lasts (`refused`), and can do what needs no
+   look at it. A server that asks for rights first says 403 of a kind that it does not have, and a proxy may say 404 of one that it
+   has: discovery, which everybody may read, tells them apart;
 9. a kind in several versions: before each list the server is asked which of those that can be read here it prefers. One that it
    no longer serves is left for another, with a new list.
 

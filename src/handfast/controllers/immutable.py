@@ -12,7 +12,7 @@ from typing import Final
 import structlog
 
 from handfast.api import objects
-from handfast.controllers import events
+from handfast.client import events
 
 REASON: Final = "ImmutableConfigMap"
 

@@ -98,10 +98,20 @@ class Controller(Generic[K]):
         self._log = _log.bind(controller=name)
         DEPTH.labels(name).set_function(lambda: len(self.queue))
 
-    def watches(self, informer: cache.Informer[V], keys: Callable[[V], Iterable[K]]) -> None:
-        """Queue `keys(object)` whenever an object changes; of what it was before, too, if it was something else."""
+    def watches(
+        self,
+        informer: cache.Informer[V],
+        keys: Callable[[V], Iterable[K]],
+        unless: Callable[[V | None, V | None], bool] = lambda _old, _new: False,
+    ) -> None:
+        """Queue `keys(object)` whenever an object changes; of what it was before, too, if it was something else.
+
+        `unless` tells changes that make no difference.
+        """
 
         def changed(old: V | None, new: V | None) -> None:
+            if unless(old, new):
+                return
             for item in (old, new):
                 if item is not None:
                     for key in keys(item):

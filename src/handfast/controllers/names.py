@@ -19,8 +19,12 @@ NAMES: Final = (
     "root-ca-certificate-publisher-controller",
     "endpointslice-controller",
     "endpoints-controller",
+    "endpointslice-mirroring-controller",
     "event-ttl-controller",
+    "pod-garbage-collector-controller",
     "clusterrole-aggregation-controller",
+    "resourcequota-controller",
+    "disruption-controller",
     "certificatesigningrequest-approving-controller",
     "certificatesigningrequest-cleaner-controller",
     "certificatesigningrequest-signing-controller",
@@ -34,19 +38,26 @@ NAMES: Final = (
     "node-bootstrapper-token-controller",
     "node-link-controller",
     "machine-approver-controller",
+    "machine-config-render-controller",
+    "machine-config-pool-controller",
+    "credential-rollout-controller",
 )
 # Names from before controllers were called controllers, which kubeadm still uses.
 ALIASES: Final[Mapping[str, str]] = {
     "bootstrapsigner": "bootstrap-signer-controller",
     "clientca": "client-ca-controller",
     "clusterinfo": "cluster-info-publisher-controller",
+    "credentialrollout": "credential-rollout-controller",
     "csrapproving": "certificatesigningrequest-approving-controller",
     "csrcleaner": "certificatesigningrequest-cleaner-controller",
     "csrsigning": "certificatesigningrequest-signing-controller",
     "machineapprover": "machine-approver-controller",
+    "machineconfigpool": "machine-config-pool-controller",
+    "machineconfigrender": "machine-config-render-controller",
     "nodebootstrappertoken": "node-bootstrapper-token-controller",
     "nodelink": "node-link-controller",
     "nodelifecycle": "node-lifecycle-controller",
+    "podgc": "pod-garbage-collector-controller",
     "tokencleaner": "token-cleaner-controller",
 }
 # What some cannot do without.
@@ -65,6 +76,9 @@ MACHINES: Final = (
     "node-bootstrapper-token-controller",
     "node-link-controller",
     "machine-approver-controller",
+    "machine-config-render-controller",
+    "machine-config-pool-controller",
+    "credential-rollout-controller",
 )
 OPT_IN: Final = frozenset(
     {"bootstrap-signer-controller", "token-cleaner-controller", "node-lifecycle-controller", *MACHINES}

@@ -3,14 +3,12 @@
 
 Which controllers there are is not known here: `assembly.controllers` hands over how to build them.
 
-The role is ready when every controller has seen what there is, the API server answers, and no list or watch is forbidden.
-A server that hangs leaves its connections open, and a quiet watch may be quiet for minutes. So the server is also asked
-for nothing but an answer, from time to time.
+The role is ready when every controller has seen what there is, the API server answers (`client.hearing`), and no list or watch is
+forbidden.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 import secrets
 import socket
@@ -19,8 +17,7 @@ from typing import Any
 
 import structlog
 
-from handfast import errors
-from handfast.client import api, cache, transport
+from handfast.client import api, cache
 from handfast.controllers import leader, loop
 from handfast.rules import controller_rights
 from handfast.runtime import clock as clocks
@@ -31,10 +28,6 @@ Build = Callable[[loop.Context], loop.Controller[Any]]
 _log = structlog.get_logger("handfast.controllers")
 
 _DRAIN_SECONDS = 5.0
-# How often the API server is asked whether it is there, and how long an answer may take: after both together at the
-# latest, one that is silent is known to be.
-_ASK_SECONDS = 10.0
-_ANSWER_SECONDS = 5.0
 
 
 class Role:
@@ -90,8 +83,8 @@ class Role:
         if self._informers is None:
             return "not synced: nothing has started"
         troubles = [f"not synced: {', '.join(waiting)}"] if waiting else []
-        if refusals := self._informers.refusals():
-            troubles.append(f"a right is missing: {', '.join(refusals)}")
+        if forbidden := self._informers.missing_rights():
+            troubles.append(forbidden)
         return "; ".join(troubles) or None
 
     async def take_turns(self) -> None:
@@ -104,16 +97,3 @@ class Role:
         finally:
             async with tasks.deadline(_DRAIN_SECONDS):
                 await lock.release()
-
-
-async def keep_asking(link: transport.Transport, clock: clocks.Clock) -> None:
-    """Never returns. Whatever the answer is, the transport remembers that there was one, or why not."""
-    while True:
-        await clock.sleep(_ASK_SECONDS)
-        with contextlib.suppress(errors.Refused, errors.Unavailable):
-            await link.request("GET", "/livez", seconds=_ANSWER_SECONDS)
-
-
-def unheard(link: transport.Transport) -> str | None:
-    """Why the API server cannot be reached now, in words for a readiness check."""
-    return None if link.unheard is None else f"the API server does not answer: {link.unheard}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which resources there are to look after: the built-in kinds, and what CustomResourceDefinitions add.
+"""Which resources there are to look after: the built-in kinds, Handfast's own, and what CustomResourceDefinitions add.
 
 Built-in kinds come from the table, so no discovery document is needed. It follows nothing itself.
 """
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from handfast.api import kinds
+from handfast.api import handfast_kinds, kinds
 from handfast.client import partial
 
 
@@ -77,4 +77,13 @@ def builtin() -> Sequence[Served]:
         for row in kinds.builtin()
         # events.k8s.io shows the core Events a second time.
         if not row.stored_version and {"list", "watch", "delete"} <= set(row.verbs)
+    ]
+
+
+def own() -> Sequence[Served]:
+    """Handfast's own kinds that lie in namespaces. A Handfast server has them without a definition; another may have none of them."""
+    return [
+        Served(row.group, row.version, row.plural, row.namespaced, row.kind)
+        for row in handfast_kinds.rows()
+        if row.namespaced
     ]

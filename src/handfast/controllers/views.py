@@ -13,6 +13,7 @@ import msgspec
 from handfast.api import resources, status
 from handfast.bootstrap import cluster_info
 from handfast.client import api, partial, watch
+from handfast.rules.machine_config import names
 
 
 class _Spec(msgspec.Struct, frozen=True, gc=False):
@@ -46,11 +47,17 @@ class _NodeMeta(partial.LabelledMeta, frozen=True, gc=False):
 class _NodeSpec(msgspec.Struct, frozen=True, gc=False):
     taints: list[dict[str, Any]] | None = None
     provider_id: str | None = msgspec.field(name="providerID", default=None)
+    unschedulable: bool | None = None
+
+
+class _NodeInfo(msgspec.Struct, rename="camel", frozen=True, gc=False):
+    kubelet_version: str = ""
 
 
 class _NodeStatus(msgspec.Struct, frozen=True, gc=False):
     conditions: list[dict[str, Any]] | None = None
     addresses: list[dict[str, Any]] | None = None
+    node_info: _NodeInfo | None = msgspec.field(name="nodeInfo", default=None)
 
 
 class Node(msgspec.Struct, frozen=True, gc=False):
@@ -59,6 +66,28 @@ class Node(msgspec.Struct, frozen=True, gc=False):
     metadata: _NodeMeta = _NodeMeta()
     spec: _NodeSpec = _NodeSpec()
     status: _NodeStatus = _NodeStatus()
+
+
+def only_rolled_out(old: Node | None, new: Node | None) -> bool:
+    """Whether a Node has changed in nothing but what a roll-out of configurations writes on it.
+
+    Such a change comes twice for each node of a roll-out. To link and to judge a node each time took a quarter of the controllers' CPU.
+    """
+    if old is None or new is None:
+        return False
+    before, after = old.metadata, new.metadata
+    return (
+        before.uid == after.uid
+        and old.spec == new.spec
+        and old.status == new.status
+        and before.labels == after.labels
+        and before.deletion_timestamp == after.deletion_timestamp
+        and _other_annotations(old) == _other_annotations(new)
+    )
+
+
+def _other_annotations(node: Node) -> dict[str, str]:
+    return {key: text for key, text in (node.metadata.annotations or {}).items() if key not in names.OF_ROLL_OUTS}
 
 
 ALL_NODES = watch.Source(resource=resources.NODES, view=Node)

@@ -14,10 +14,13 @@ import json
 import pathlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
+from handfast import errors
 from handfast.runtime import files
 
 FILE_NAME = "endpoints.json"
+_MAX_BYTES = 1 << 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +29,9 @@ class Endpoints:
 
     apiserver: str
     controllers_admin: str
+    # Where the others answer, by name: the machine-config server and the services of the mesh, each with its health. What speaks gRPC is
+    # HOST:PORT, everything else a URL.
+    services: Mapping[str, str] = field(default_factory=dict)
     supervisor: int
     pids: Mapping[str, int] = field(default_factory=dict)
 
@@ -33,6 +39,7 @@ class Endpoints:
         return {
             "apiserver": self.apiserver,
             "controllersAdmin": self.controllers_admin,
+            **self.services,
             "pids": {"supervisor": self.supervisor, **self.pids},
         }
 
@@ -41,6 +48,15 @@ def write(directory: pathlib.Path, endpoints: Endpoints) -> None:
     files.write_atomically(
         directory / FILE_NAME, (json.dumps(endpoints.document(), indent=2) + "\n").encode(), mode=0o600
     )
+
+
+def read(directory: pathlib.Path) -> dict[str, Any] | None:
+    """What the file says; None where there is none, or it cannot be read."""
+    try:
+        document = json.loads(files.read(directory / FILE_NAME, limit=_MAX_BYTES))
+    except (errors.HandfastError, ValueError):
+        return None
+    return document if isinstance(document, dict) else None
 
 
 def remove(directory: pathlib.Path) -> None:

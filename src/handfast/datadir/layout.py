@@ -43,6 +43,15 @@ class Layout:
         return self.pki / "apiserver.key"
 
     @property
+    def machine_config_certificate(self) -> pathlib.Path:
+        """Of a control plane that admits machines by inventory: what the server of their configurations shows."""
+        return self.pki / "machine-config.crt"
+
+    @property
+    def machine_config_key(self) -> pathlib.Path:
+        return self.pki / "machine-config.key"
+
+    @property
     def service_account_key(self) -> pathlib.Path:
         return self.pki / "sa.key"
 
@@ -59,12 +68,40 @@ class Layout:
         return self.root / "audit"
 
     @property
+    def machine_config_audit(self) -> pathlib.Path:
+        """Who asked for a configuration, as long as the API server's audit log is where it usually is; else beside that."""
+        return self.audit / "machine-config.log"
+
+    @property
     def admin_kubeconfig(self) -> pathlib.Path:
         return self.root / "admin.conf"
 
     @property
     def controllers_kubeconfig(self) -> pathlib.Path:
         return self.root / "controllers.conf"
+
+    @property
+    def machine_config_kubeconfig(self) -> pathlib.Path:
+        """… and what that server logs in with."""
+        return self.root / "machine-config.conf"
+
+    @property
+    def former_identity_kubeconfig(self) -> pathlib.Path:
+        """What the identity service of the mesh logged in with before its tokens: with a certificate."""
+        return self.root / "identity.conf"
+
+    @property
+    def mesh(self) -> pathlib.Path:
+        """Of a control plane with a mesh: what its services log in with."""
+        return self.root / "mesh"
+
+    def mesh_kubeconfig(self, account: str) -> pathlib.Path:
+        """How the service with this account reaches the API …"""
+        return self.mesh / f"{account}.conf"
+
+    def mesh_token(self, account: str) -> pathlib.Path:
+        """… and its token, which is renewed."""
+        return self.mesh / f"{account}.token"
 
     @property
     def first_token(self) -> pathlib.Path:

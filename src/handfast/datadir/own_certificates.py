@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The control plane's own certificates: the serving pair and the kubeconfigs, made, judged, renewed and issued again.
+"""The control plane's own certificates: the serving pairs and the kubeconfigs, made, judged, renewed and issued again.
 
-It does not decide which CA signs, nor what a data directory must hold: see `preparation`, whose checks of the serving pair and
+It does not decide which CA signs, nor what a data directory must hold: see `preparation`, whose checks of the serving pairs and
 of the kubeconfigs are here.
 
-1. A certificate is renewed when a third of its life is left. The serving one keeps its key, so that one rename changes
+1. A certificate is renewed when a third of its life is left. A serving one keeps its key, so that one rename changes
    the pair; a kubeconfig gets a new key.
 2. What is judged is judged by the whole bundle: during a rotation certificates of either CA are good.
 3. What is issued is issued by the CA that signs now.
+4. The pair and the kubeconfig of the machine-config server are made where machines are admitted by inventory. Where they
+   are there, they are kept good, whatever is admitted now.
 """
 
 from __future__ import annotations
@@ -32,7 +34,8 @@ ADMIN: Final = names.Subject(common_name="kubernetes-admin", organizations=(acce
 CONTROLLERS: Final = names.Subject(common_name=user_names.CONTROLLERS)
 MAX_BYTES: Final = 1 << 20
 RESTORE: Final = "restore it from a backup; it is not made anew, because what depends on it would be lost"
-_SERVING: Final = names.Subject(common_name="kube-apiserver")
+# … and the one that the machines' part of it knows.
+MACHINE_CONFIG: Final = names.Subject(common_name=user_names.MACHINE_CONFIG_SERVER)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -57,10 +60,38 @@ class Trust:
     bundle: bundles.TrustBundle
 
 
-def kubeconfigs(place: layout.Layout) -> Iterator[tuple[pathlib.Path, names.Subject]]:
+@dataclass(frozen=True, slots=True)
+class ServingPair:
+    """Where a serving certificate and its key are, and whose they are."""
+
+    certificate: pathlib.Path
+    key: pathlib.Path
+    subject: names.Subject
+
+    @property
+    def hint(self) -> str:
+        return f"remove {self.certificate} and {self.key} to have both made anew"
+
+
+def kubeconfigs(place: layout.Layout, *, machines: bool = False) -> Iterator[tuple[pathlib.Path, names.Subject]]:
     """The kubeconfigs of a directory, and who they are for."""
     yield place.controllers_kubeconfig, CONTROLLERS
+    # 4. where it is wanted, or there
+    if machines or place.machine_config_kubeconfig.exists():
+        yield place.machine_config_kubeconfig, MACHINE_CONFIG
     yield place.admin_kubeconfig, ADMIN
+
+
+def serving_pairs(place: layout.Layout, *, machines: bool = False) -> Iterator[ServingPair]:
+    """The serving pairs of a directory."""
+    yield ServingPair(place.apiserver_certificate, place.apiserver_key, names.Subject(common_name="kube-apiserver"))
+    # 4. where it is wanted, or there
+    if machines or place.machine_config_certificate.exists():
+        yield ServingPair(
+            place.machine_config_certificate,
+            place.machine_config_key,
+            names.Subject(common_name="machine-config-server"),
+        )
 
 
 def renewal(certificate: certificates.Certificate) -> dt.datetime:
@@ -75,26 +106,26 @@ def fresh(certificate: certificates.Certificate, now: dt.datetime) -> bool:
 
 def due(place: layout.Layout) -> dt.datetime | None:
     """When the first of the certificates that are there is to be renewed."""
-    held = [certificate(place.apiserver_certificate)] if place.apiserver_certificate.exists() else []
+    held = [certificate(pair.certificate) for pair in serving_pairs(place) if pair.certificate.exists()]
     for path, _ in kubeconfigs(place):
         if path.exists():
             held.append(_held(path)[1])
     return min(map(renewal, held), default=None)
 
 
-# --- the serving pair
+# --- the serving pairs
 
 
-def serving_pair(work: Work, trust: Trust, wanted: names.Sans) -> None:
+def serving_pair(work: Work, trust: Trust, pair: ServingPair, wanted: names.Sans) -> None:
     """Make it, or renew it where it runs out or does not name everything that is wanted."""
-    certificate_path, key_path = work.place.apiserver_certificate, work.place.apiserver_key
+    certificate_path, key_path = pair.certificate, pair.key
     if certificate_path.exists() and not key_path.exists():
         raise errors.Refused(
             f"{key_path} is missing, while {certificate_path} is there",
             reason="DataDirectoryIncomplete",
             hint=f"restore it from a backup, or remove {certificate_path} to have both made anew",
         )
-    verb, hint = "created", _serving_hint(work.place)
+    verb, hint = "created", pair.hint
     if key_path.exists():
         key = private_key(key_path, hint=hint)
     else:
@@ -102,26 +133,28 @@ def serving_pair(work: Work, trust: Trust, wanted: names.Sans) -> None:
         work.write(key_path, key.to_pem(), verb)
     if certificate_path.exists():
         found = certificate(certificate_path, hint=hint)
-        _require_ours(work, trust.bundle, found, key, hint)
+        _require_ours(work, trust.bundle, pair, found, key)
         if fresh(found, work.now) and set(wanted.texts()) <= set(found.sans.texts()):
             return
         verb = "renewed"
-    _issue_serving(work, trust.signer, key, wanted, verb)
+    _issue_serving(work, trust.signer, pair, key, wanted, verb)
 
 
-def _serving_hint(place: layout.Layout) -> str:
-    return f"remove {place.apiserver_certificate} and {place.apiserver_key} to have both made anew"
-
-
-def _issue_serving(work: Work, signer: authority.Authority, key: keys.PrivateKey, sans: names.Sans, verb: str) -> None:
-    issued = signer.issue(key.public, _SERVING, sans, profiles.APISERVER_SERVING, work.now)
-    work.write(work.place.apiserver_certificate, issued.pem, verb)
+def _issue_serving(
+    work: Work, signer: authority.Authority, pair: ServingPair, key: keys.PrivateKey, sans: names.Sans, verb: str
+) -> None:
+    issued = signer.issue(key.public, pair.subject, sans, profiles.APISERVER_SERVING, work.now)
+    work.write(pair.certificate, issued.pem, verb)
 
 
 def _require_ours(
-    work: Work, bundle: bundles.TrustBundle, certificate: certificates.Certificate, key: keys.PrivateKey, hint: str
+    work: Work,
+    bundle: bundles.TrustBundle,
+    pair: ServingPair,
+    certificate: certificates.Certificate,
+    key: keys.PrivateKey,
 ) -> None:
-    certificate_path, key_path = work.place.apiserver_certificate, work.place.apiserver_key
+    certificate_path, key_path, hint = pair.certificate, pair.key, pair.hint
     if certificate.public_key.spki != key.public.spki:
         mismatch = errors.Refused("the certificate and the private key do not belong together")
         raise unfit(certificate_path, key_path, mismatch, hint=hint)
@@ -246,10 +279,11 @@ def reissue(work: Work, trust: Trust) -> None:
     """Issue again, by the CA that signs now, what another one issued; names and servers stay."""
     own = bundles.TrustBundle.of([trust.signer.certificate.der])
     place = work.place
-    hint = _serving_hint(place)
-    found = certificate(place.apiserver_certificate, hint=hint)
-    if not _good(found, own, chains.Server("localhost"), work.now):
-        _issue_serving(work, trust.signer, private_key(place.apiserver_key, hint=hint), found.sans, "renewed")
+    for pair in serving_pairs(place):
+        found = certificate(pair.certificate, hint=pair.hint)
+        if not _good(found, own, chains.Server("localhost"), work.now):
+            key = private_key(pair.key, hint=pair.hint)
+            _issue_serving(work, trust.signer, pair, key, found.sans, "renewed")
     for path, subject in kubeconfigs(place):
         config, held, _ = _held(path)
         if not _good(held, own, chains.Client(), work.now):

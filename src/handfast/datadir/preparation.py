@@ -11,8 +11,9 @@ and so beside `rotation.sequence`: both hold the lock of `pki` for as long as th
 3. The CA's key belongs to a certificate of the CA file, which may hold several (`pki.issuers`), and that certificate is
    in force. An expired CA is refused, not replaced: everyone who trusts it would be locked out.
 4. The key that seals the store is made once; it is never made anew beside a store that exists.
-5. The serving pair was issued by a CA of the CA file. Its certificate is issued again, for the same key, when a third of
-   its life is left or it does not name every address of the server.
+5. A serving pair was issued by a CA of the CA file. Its certificate is issued again, for the same key, when a third of
+   its life is left or it does not name every address of the server. That of the machine-config server does not bear the
+   names of the API server's Service.
 6. The key pair that signs service account tokens is made once: the key first, then the public half, which must belong to
    it; others may stand beside it. A public half without its key is a loss, and refused.
 7. The kubeconfigs hold certificates of these CAs for their users, trust the CAs of the CA file, and name the server;
@@ -35,7 +36,7 @@ from typing import Final
 
 from handfast import errors
 from handfast.api import objects
-from handfast.datadir import layout
+from handfast.datadir import layout, mesh_logins
 from handfast.datadir import own_certificates as own
 from handfast.pki import authority, bundles, chains, issuers, keys, names, pem, profiles, seal
 from handfast.runtime import addresses, files
@@ -68,12 +69,15 @@ def prepare(
     advertise: Sequence[addresses.Address] = (),
     store: str = "store.db",
     settings: str = "",
+    machine_config: addresses.Address | None = None,
+    mesh: bool = False,
     now: dt.datetime,
     again: bool = False,
 ) -> list[tuple[str, str]]:
     """Make the directory ready for a server at `server`; what was created or renewed, in order.
 
-    `settings` is written as its configuration file where there is none.
+    `settings` is written as its configuration file where there is none. `machine_config` is where machines fetch their
+    configurations, if they do. With a `mesh` there is a kubeconfig for each of its services.
     `again`: it is being served meanwhile, so that what looks left over may be somebody's unfinished write.
     """
     work = own.Work(place=place, now=now)
@@ -87,11 +91,19 @@ def prepare(
         trust = _trust(work, store)
         _seal_key(work, store)
         _service_account_pair(work)
-        # 5. the serving pair
-        own.serving_pair(work, trust, serving_names(server, advertise, _hostname()))
+        # 5. the serving pairs
+        machines = machine_config is not None
+        own_names = serving_names(server, advertise, _hostname())
+        outside = () if machine_config is None else addresses.outward(machine_config)
+        others = serving_names(machine_config or server, (server, *advertise, *outside), _hostname(), services=())
+        for pair in own.serving_pairs(place, machines=machines):
+            wanted = own_names if pair.certificate == place.apiserver_certificate else others
+            own.serving_pair(work, trust, pair, wanted)
         # 7. the kubeconfigs
-        for path, subject in own.kubeconfigs(place):
+        for path, subject in own.kubeconfigs(place, machines=machines):
             own.user_kubeconfig(work, trust, path, subject, server.url("https"))
+    if mesh:
+        mesh_logins.prepare(work, server.url("https"), again=again)
     if settings and not place.config.exists():
         work.write(place.config, settings.encode(), "created")
     return work.done
@@ -254,9 +266,15 @@ def public_keys(path: pathlib.Path) -> list[keys.PublicKey]:
         raise own.in_file(path, refused, hint=own.RESTORE) from None
 
 
-def serving_names(server: addresses.Address, advertise: Sequence[addresses.Address], hostname: str) -> names.Sans:
-    """Every name and address by which the API server is called."""
-    hosts = ["localhost", hostname, *SERVICE_NAMES, "127.0.0.1", "::1", objects.KUBERNETES_SERVICE_IP]
+def serving_names(
+    server: addresses.Address,
+    advertise: Sequence[addresses.Address],
+    hostname: str,
+    *,
+    services: Sequence[str] = (*SERVICE_NAMES, objects.KUBERNETES_SERVICE_IP),
+) -> names.Sans:
+    """Every name and address by which a server is called: the API server, unless other `services` than its own are named."""
+    hosts = ["localhost", hostname, "127.0.0.1", "::1", *services]
     hosts += [address.host for address in (server, *advertise)]
     dns: dict[str, None] = {}
     ip: dict[names.IP, None] = {}

@@ -21,8 +21,7 @@ from dataclasses import dataclass
 import structlog
 
 from handfast import errors
-from handfast.datadir import layout, preparation
-from handfast.datadir import own_certificates as own
+from handfast.datadir import layout, own_certificates, preparation
 from handfast.pki import bundles, certificates, keys, pem
 from handfast.runtime import clock as clocks
 from handfast.runtime import files, following, tasks
@@ -32,7 +31,7 @@ _log = structlog.get_logger("handfast.served_files")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Users:
+class Consumers:
     """Who takes up what has changed: each is called with the new content, and may refuse it."""
 
     renew: Callable[[str, str], None]
@@ -58,7 +57,7 @@ class ServedFiles:
 
     def client_cas(self) -> bytes:
         """The CA file."""
-        return files.read(self._place.ca_certificate, limit=own.MAX_BYTES)
+        return files.read(self._place.ca_certificate, limit=own_certificates.MAX_BYTES)
 
     def server_context(self, client_cas: bytes) -> ssl.SSLContext:
         """The server's TLS to begin with."""
@@ -70,36 +69,38 @@ class ServedFiles:
 
     def token_keys(self) -> tuple[keys.PrivateKey, Sequence[keys.PublicKey]]:
         """The key that signs service account tokens, and those that are believed, the signing one first."""
-        key = own.private_key(self._key_files[0])
+        key = own_certificates.private_key(self._key_files[0])
         public = preparation.public_keys(self._key_files[1])
         if key.public not in public:
             mismatch = errors.Refused("the private key is not that of any of the public keys")
-            raise own.unfit(self._key_files[1], self._key_files[0], mismatch, hint=own.RESTORE)
+            raise own_certificates.unfit(
+                self._key_files[1], self._key_files[0], mismatch, hint=own_certificates.RESTORE
+            )
         return key, [key.public, *(other for other in public if other != key.public)]
 
-    async def follow(self, users: Users) -> None:
+    async def follow(self, consumers: Consumers) -> None:
         """Take up what changes, until cancelled."""
 
         def renew() -> None:
             # 1. for new handshakes
             self._require_files()
             try:
-                users.renew(str(self._pair[0]), str(self._pair[1]))
+                consumers.renew(str(self._pair[0]), str(self._pair[1]))
             except (OSError, ssl.SSLError) as error:
                 raise self._unusable(error) from None
-            data = files.read(self._pair[0], limit=own.MAX_BYTES)
+            data = files.read(self._pair[0], limit=own_certificates.MAX_BYTES)
             leaf = certificates.read(pem.certificates_from_pem(data, ignoring=pem.KEY_LABELS)[0])
             _log.info("serving with another certificate", serial=leaf.serial, until=leaf.not_after.isoformat())
 
         def trust() -> None:
             # 2. where no ConfigMap decides
-            users.trust(bundles.TrustBundle.from_pem(self.client_cas()))
+            consumers.trust(bundles.TrustBundle.from_pem(self.client_cas()))
 
         def sign() -> None:
             # 3. from the next request on
-            users.sign_with(*self.token_keys())
+            consumers.sign_with(*self.token_keys())
             _log.info("the keys of service account tokens have changed")
-            users.end_watches()
+            consumers.end_watches()
 
         # 4. what cannot be used changes nothing: that is the followers' own
         followers = (

@@ -6,13 +6,12 @@ It changes nothing, and prints nothing: see `cli.ca`.
 
 from __future__ import annotations
 
-import datetime as dt
+import datetime
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from handfast.datadir import layout, preparation
-from handfast.datadir import own_certificates as own
-from handfast.datadir.rotation import files
+from handfast.datadir import layout, own_certificates, preparation
+from handfast.datadir.rotation import trust_files
 from handfast.pki import jwt
 from handfast.rules import trust_rotation
 from handfast.rules.ledger import entries as ledger_entries
@@ -24,8 +23,8 @@ class Anchor:
 
     fingerprint: str
     name: str
-    not_before: dt.datetime
-    not_after: dt.datetime
+    not_before: datetime.datetime
+    not_after: datetime.datetime
     signs: bool
     unexpired: int | None
 
@@ -39,10 +38,10 @@ class Overview:
     rotations: tuple[trust_rotation.State, ...]
 
 
-def of(place: layout.Layout, entries: Sequence[ledger_entries.Entry] | None, now: dt.datetime) -> Overview:
+def of(place: layout.Layout, entries: Sequence[ledger_entries.Entry] | None, now: datetime.datetime) -> Overview:
     """The overview at an instant; `entries` are those of the ledger, where they could be read."""
     trust = preparation.read_trust(place)
-    states = {target: files.RotationDirectory.of(place, target).read() for target in trust_rotation.Target}
+    states = {target: trust_files.RotationDirectory.of(place, target).read() for target in trust_rotation.OF_DIRECTORY}
     state = states[trust_rotation.Target.CA]
     signing = trust.signer.certificate.fingerprint
     anchors = tuple(
@@ -56,7 +55,7 @@ def of(place: layout.Layout, entries: Sequence[ledger_entries.Entry] | None, now
         )
         for anchor in trust.bundle.anchors
     )
-    key = own.private_key(place.service_account_key).public
+    key = own_certificates.private_key(place.service_account_key).public
     return Overview(
         anchors=anchors,
         keys=tuple(
@@ -71,7 +70,7 @@ def _unexpired(
     signing: str,
     state: trust_rotation.State | None,
     entries: Sequence[ledger_entries.Entry] | None,
-    now: dt.datetime,
+    now: datetime.datetime,
 ) -> int | None:
     if entries is None:
         return None

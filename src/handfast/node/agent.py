@@ -13,6 +13,7 @@ no signals and configures no log. What each part does is in its own module.
    anew reads both kubeconfigs again, and one of them may have been replaced.
 5. Another server or CA in the kubeconfig, be it from the hourly refresh or from a person, counts within a minute, for
    the clients of the endpoint, too.
+6. The machine's configuration is followed where that is asked for, once the Node is there. Its trouble is reported, and ends nothing.
 """
 
 from __future__ import annotations
@@ -31,11 +32,14 @@ from prometheus_client import core
 
 from handfast import errors
 from handfast.api import objects
-from handfast.client import cluster_cache, discovery
+from handfast.client import api, cluster_cache, discovery
 from handfast.node import (
     certificate_metrics,
     certificate_store,
     certificates,
+    configuration,
+    configuration_metrics,
+    configuration_state,
     endpoint,
     identity,
     lease,
@@ -77,6 +81,9 @@ class Options:
     patience: float = identity.PATIENCE_SECONDS
     # Balancers in front of its endpoint.
     proxied: networks.Networks = proxied_module.NOBODY
+    # None: the machine's configuration is not followed.
+    machine: configuration_state.Machine | None = None
+    machine_config_server: str = ""
 
 
 class Agent:
@@ -110,6 +117,7 @@ class Agent:
         self.pods = pods.Pods(client, places.node, clock)
         self.registration = registration.Registration(client, self._machine, clock, self._not_ready)
         self.lease: lease.NodeLease | None = None
+        self.configuration = self._configuration(client)
         self.health = health.Health(live={}, ready=self._checks())
         self.metrics = self._registry()
         self._reporter = report.Reporter(places.directory, self.report, self._renew, clock)
@@ -128,12 +136,29 @@ class Agent:
         keeper.load()
         return keeper
 
+    def _configuration(self, client: api.Client) -> configuration.Configuration | None:
+        machine_state, places = self._options.machine, self._options.places
+        if machine_state is None:
+            return None
+        own = [name for path in (places.kubeconfig, places.directory) for name in machine_state.root.inside(path)]
+        return configuration.Configuration(
+            client,
+            places.node,
+            machine_state,
+            self.identity.connection,
+            self._clock,
+            server=self._options.machine_config_server,
+            own=tuple(own),
+        )
+
     def _registry(self) -> core.CollectorRegistry:
         registry = core.CollectorRegistry()
         prometheus_client.ProcessCollector(registry=registry)
         client = certificate_metrics.CertificateMetrics(self.identity.keeper, certificate_metrics.CLIENT, self._clock)
         registry.register(client)
         registry.register(proxy_refusals.ProxyRefusals(lambda: self._proxied.refused))
+        if self.configuration is not None:
+            registry.register(configuration_metrics.ConfigurationMetrics(self.configuration))
         if self.serving is not None:
             registry.register(
                 certificate_metrics.CertificateMetrics(self.serving, certificate_metrics.SERVER, self._clock)
@@ -183,6 +208,9 @@ class Agent:
             self.identity.client, self._options.places.node, self._clock, self.registration.uid
         )
         group.start(self.lease.run(), name="lease")
+        if self.configuration is not None:
+            # 6. the machine's configuration
+            group.start(self.configuration.run(), name="configuration")
         if self.serving is not None:
             # Whoever approves compares the names with the Node's addresses.
             group.start(self.serving.run(), name="serving-certificate")
@@ -223,6 +251,7 @@ class Agent:
     # What is wrong, and with whom.
 
     def _checks(self) -> dict[str, health.Check]:
+        followed = {} if self.configuration is None else {"configuration": self.configuration.problem}
         return {
             "certificate": self._certificate,
             "node": self.registration.problem,
@@ -230,6 +259,7 @@ class Agent:
             "pods": self.pods.problem,
             "serving-certificate": self._serving,
             "static-pods": self.static_pods.problem,
+            **followed,
         }
 
     def _certificate(self) -> str | None:

@@ -7,8 +7,8 @@ counts is shown by `certificate_metrics`.
 
 1. With rotation the stored pair comes first, and the kubeconfig's is replaced as soon as can be. A pair that has not expired
    comes before one that has.
-2. Without, what the kubeconfig says counts, whatever its name, as long as it lasts. A pair is asked for where there is none
-   that can be used (`ensure`), and nothing is renewed in time.
+2. Without rotation the kubeconfig's pair is used until it expires, whatever name it has. A new one is asked for only if no
+   pair can be used (`ensure`).
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class CertificateKeeper(keeping.Keeper[wishes.Wanted]):
     async def _request(self, key: keys.PrivateKey, wanted: wishes.Wanted, seconds: float) -> bytes:
         name = wishes.name_of(key.public, wanted)
         _log.debug("the key is on disk, and its request is sent or waited for", request=name)
-        return await requests.obtain(
+        return await requests.file_and_wait(
             self._client_for_request(), key, wanted, clock=self._clock, seconds=seconds, on_waiting=self.on_waiting
         )
 

@@ -3,7 +3,7 @@
 
 It neither renews (`certificates`) nor registers the node: whoever starts it holds an `Identity` and asks it for the
 client. Before there is a certificate nothing but certificate requests is sent, and on demand one look at the Node of this name
-(`namesake`). Only this module knows which cluster it is: the rest of the agent asks, or is notified (`follow`).
+(`find_node_of_this_name`). Only this module knows which cluster it is: the rest of the agent asks, or is notified (`follow`).
 
 Where the pair comes from, first to last:
 
@@ -17,6 +17,9 @@ Where the pair comes from, first to last:
 Afterwards a kubeconfig that was missing or of no use is written, pointing at `kubelet-client-current.pem`.
 
 A kubeconfig with a token and no certificate is used as it is while rotation is off.
+
+The bootstrap kubeconfig is read anew before each request that is made with it: one that was replaced meanwhile counts at once, and one
+that cannot be read any more changes nothing.
 """
 
 from __future__ import annotations
@@ -60,7 +63,7 @@ class Places:
     expiration_seconds: int | None = None
 
 
-async def namesake(client: api.Client, node: str) -> objects.Document | None:
+async def find_node_of_this_name(client: api.Client, node: str) -> objects.Document | None:
     """The Node that has a name already, as far as the client may see; None: none is seen."""
     try:
         return await client.find(resources.NODES, node)
@@ -84,9 +87,11 @@ class Identity:
         self.keeper = certificates.CertificateKeeper(
             self.store, lambda: wanted, self._client_for_request, clock=clock, chance=chance, rotate=places.rotate
         )
+        # 1. the directory, and 2. the kubeconfig: the keeper calls `_load_kubeconfig`, which sets `_kubeconfig`
         pair = self.keeper.load(self._load_kubeconfig)
         own = self._kubeconfig
         self._token_only = own is not None and pair is None and kubeconfig_file.has_token(own) and not places.rotate
+        # 3. the bootstrap kubeconfig
         self._bootstrap, self._cluster = self._load_bootstrap(own)
         expired = not (self.keeper.usable() or self._token_only)
         # With the kubeconfig's own token nothing is wrong with the kubeconfig.
@@ -94,6 +99,8 @@ class Identity:
         self._transport = transports.Transport(self.connection(), clock=clock)
         self.client = api.Client(self._transport)
         self._opened_bootstrap_client: api.Client | None = None
+        # Of a bootstrap kubeconfig that was replaced.
+        self._retired_bootstrap_clients: list[api.Client] = []
         self._attempts = 0
         self.keeper.subscribe(self._switch)
 
@@ -115,17 +122,17 @@ class Identity:
 
         What cannot be read or used changes nothing. `notify` gets each connection that is new.
         """
-        known = self._named()
+        known = self._cluster_of_kubeconfig()
         while True:
             await self._clock.sleep(FOLLOW_SECONDS)
-            cluster = self._named()
+            cluster = self._cluster_of_kubeconfig()
             if cluster is None or cluster == known:
                 continue
             known = cluster
             if await self._move_to(cluster):
                 notify(cluster)
 
-    def _named(self) -> connections.Connection | None:
+    def _cluster_of_kubeconfig(self) -> connections.Connection | None:
         try:
             return kubeconfig_file.bare(connections.load(str(self._places.kubeconfig)))
         except (errors.Refused, errors.Unavailable) as error:
@@ -175,9 +182,9 @@ class Identity:
         await self._transport.use(self.connection())
         _log.info("connections with the previous certificate are closed", serial=pair.leaf.serial)
 
-    async def namesake(self) -> objects.Document | None:
+    async def find_node_of_this_name(self) -> objects.Document | None:
         """The Node that has this name already, as far as who asks for its certificate may see; None: none is seen."""
-        return await namesake(
+        return await find_node_of_this_name(
             self.client if self._bootstrap is None else self._bootstrap_client(self._bootstrap), self._places.node
         )
 
@@ -188,7 +195,10 @@ class Identity:
 
     def _client_for_request(self) -> api.Client:
         """A client for a certificate request: with the current pair or, while that cannot be used, what there is (3)."""
-        if self.keeper.usable() or self._bootstrap is None:
+        if self.keeper.usable():
+            return self.client
+        self._read_bootstrap_anew()
+        if self._bootstrap is None:
             return self.client
         # A bootstrap token may have expired where an expired certificate is still let in for recovery, or vice versa.
         self._attempts += 1
@@ -196,10 +206,29 @@ class Identity:
             return self.client
         return self._bootstrap_client(self._bootstrap)
 
-    async def _close_bootstrap_client(self) -> None:
+    def _read_bootstrap_anew(self) -> None:
+        path = self._places.bootstrap_kubeconfig
+        if path is None:
+            return
+        try:
+            latest, _ = kubeconfig_file.loaded(path)
+        except (errors.Refused, errors.Unavailable) as error:
+            _log.warning("the bootstrap kubeconfig cannot be read", reason=error.reason, error=error.message)
+            return
+        if latest is None or latest == self._bootstrap:
+            return
+        _log.info("the bootstrap kubeconfig has changed", path=str(path), server=latest.server)
+        self._bootstrap = latest
         if self._opened_bootstrap_client is not None:
-            await self._opened_bootstrap_client.transport.close()
+            self._retired_bootstrap_clients.append(self._opened_bootstrap_client)
             self._opened_bootstrap_client = None
+
+    async def _close_bootstrap_client(self) -> None:
+        clients = self._retired_bootstrap_clients
+        clients += [] if self._opened_bootstrap_client is None else [self._opened_bootstrap_client]
+        self._opened_bootstrap_client, self._retired_bootstrap_clients = None, []
+        for client in clients:
+            await client.transport.close()
 
     def _load_kubeconfig(self) -> pairs.Pair | None:
         self._kubeconfig, self._trouble = kubeconfig_file.loaded(self._places.kubeconfig)

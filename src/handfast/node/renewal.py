@@ -31,7 +31,7 @@ async def renew(
 ) -> pairs.Pair:
     """The next pair, stored; for who asks one time."""
     return await issuance.next_pair(
-        store, lambda key: requests.obtain(client, key, wanted, clock=clock, seconds=seconds), judge
+        store, lambda key: requests.file_and_wait(client, key, wanted, clock=clock, seconds=seconds), judge
     )
 
 

@@ -37,14 +37,14 @@ _FENCE = fences.Fence("a certificate with these names cannot be written", reason
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Issued:
-    """A new certificate and what the ledger writes down about it; `fingerprint` and `key` are SHA-256 in hex."""
+    """A new certificate and what the ledger writes down about it; the fingerprints are SHA-256 in hex."""
 
     der: bytes = field(repr=False)
     serial: str
     not_before: datetime.datetime
     not_after: datetime.datetime
     fingerprint: str
-    key: str
+    key_fingerprint: str
 
     @property
     def pem(self) -> bytes:
@@ -250,7 +250,7 @@ def _issued(
         not_before=window[0],
         not_after=window[1],
         fingerprint=certificates.fingerprint(der),
-        key=public_key.fingerprint,
+        key_fingerprint=public_key.fingerprint,
     )
 
 

@@ -10,6 +10,7 @@ A key is accepted, private or public, when all of this holds:
 3. An RSA key has 2048 to 8192 bits: fewer are weak, and more would let a peer cost us time.
 4. A private key is one PEM block, PKCS#8, SEC1 or PKCS#1, without a passphrase: a server that starts unattended has
    nobody to ask. `EC PARAMETERS` and, on request, certificates may stand beside it, as OpenSSL and the kubelet do.
+   Where the caller expects DER, it is one value of the same three forms.
 
 Ed25519 may identify a leaf but not a CA (`ISSUER_KINDS`): the path verifier of `cryptography` has no Ed25519 issuers.
 """
@@ -59,13 +60,21 @@ _HASHES: dict[Kind, hashes.SHA256 | hashes.SHA384 | hashes.SHA512] = {
 }
 # The same objects each time: making one costs a tenth of a signature.
 _ECDSA = {kind: ec.ECDSA(digest) for kind, digest in _HASHES.items()}
+_ENCRYPTED = "ENCRYPTED PRIVATE KEY"
 _FOREIGN = {
-    "ENCRYPTED PRIVATE KEY": "the key is encrypted; remove its passphrase first",
+    _ENCRYPTED: "the key is encrypted; remove its passphrase first",
     "DSA PRIVATE KEY": "DSA keys are not accepted",
     "OPENSSH PRIVATE KEY": "OpenSSH's own key format is not accepted; convert it to PKCS#8",
 }
 _SPKI_FENCE = fences.Fence("not a SubjectPublicKeyInfo", reason="BadKey")
 _SIGNATURE_FENCE = fences.Fence("the signature cannot be compared with this key", reason="BadSignature")
+
+
+class Encrypted(errors.Refused):
+    """A private key that needs a passphrase."""
+
+    reason = "BadKey"
+
 
 Signing = ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey | rsa.RSAPrivateKey
 Verifying = ec.EllipticCurvePublicKey | ed25519.Ed25519PublicKey | rsa.RSAPublicKey
@@ -116,10 +125,13 @@ class PrivateKey:
 
     def to_pem(self) -> bytes:
         """PKCS#8, unencrypted: for a file that only its owner can read."""
-        der = self._key.private_bytes(
+        return pem.encode(pem.PRIVATE_KEY, self.to_der())
+
+    def to_der(self) -> bytes:
+        """The same without PEM: for a Secret."""
+        return self._key.private_bytes(
             serialization.Encoding.DER, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         )
-        return pem.encode(pem.PRIVATE_KEY, der)
 
     def sign(self, data: bytes) -> bytes:
         """The signature X.509 would carry: ECDSA in DER, RSA PKCS#1 v1.5, or EdDSA."""
@@ -152,7 +164,8 @@ def private_from_pem(data: bytes, *, ignoring: Sequence[str] = ()) -> PrivateKey
     blocks = [block for block in pem.blocks(data) if block.label not in beside]
     for block in blocks:
         if block.label in _FOREIGN:
-            raise _refused(_FOREIGN[block.label])
+            kind = Encrypted if block.label == _ENCRYPTED else errors.Refused
+            raise kind(_FOREIGN[block.label], reason="BadKey")
         if block.label not in pem.KEY_LABELS:
             raise _refused(
                 f"PEM block {block.label} is not a private key; expected one of: {', '.join(pem.KEY_LABELS)}"
@@ -165,10 +178,26 @@ def private_from_pem(data: bytes, *, ignoring: Sequence[str] = ()) -> PrivateKey
             key = serialization.load_pem_private_key(pem.encode(blocks[0].label, blocks[0].der), None)
         except exceptions.UnsupportedAlgorithm:
             raise _refused("the private key's kind or curve is not supported") from None
-        # 1. to 3. a kind and a size that are accepted
-        if not isinstance(key, Signing):
-            raise _foreign(key)
-        return PrivateKey(key)
+        return _judged(key)
+
+
+def private_from_der(der: bytes) -> PrivateKey:
+    """The private key of one DER value (4), judged (1 to 3)."""
+    with fences.Fence("not a private key in DER", reason="BadKey"):
+        try:
+            # 4. one value with a private key, not encrypted
+            key = serialization.load_der_private_key(der, None)
+        except TypeError:
+            # The library's way to ask for a passphrase.
+            raise Encrypted(_FOREIGN[_ENCRYPTED]) from None
+        return _judged(key)
+
+
+def _judged(key: types.PrivateKeyTypes) -> PrivateKey:
+    # 1. to 3. a kind and a size that are accepted
+    if not isinstance(key, Signing):
+        raise _foreign(key)
+    return PrivateKey(key)
 
 
 def public_from_spki(spki: bytes) -> PublicKey:

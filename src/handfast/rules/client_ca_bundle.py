@@ -88,7 +88,8 @@ def parse_record(text: str) -> Record:
     """A record as it is stored; Refused if it cannot be read."""
     try:
         parsed = _decoder.decode(text.encode("utf-8", "replace"))
-    except msgspec.DecodeError as error:
+    # The nesting of hostile JSON ends in a RecursionError.
+    except (msgspec.DecodeError, RecursionError) as error:
         raise errors.Refused(f"the record of sources is not what it should be: {error}", reason=_UNREADABLE) from None
     for fingerprint, sources in parsed.certificates.items():
         if not _FINGERPRINT.fullmatch(fingerprint):

@@ -15,7 +15,7 @@ Whoever gets hold of a token of the account can do what the chosen controllers d
 CA's key can. They can read every Secret of `kube-system`, and every bootstrap credential of machines. With a bootstrap token from there they can file requests and approve
 them, also one for a serving certificate with the API server's names, which a running signer then signs. They can sign a
 `cluster-info` of their own, and delete entries of the ledger. Whoever may create Secrets in a namespace gets a token of every
-account there: the keeper of the bootstrap token can, in the namespace of the machine-config-operator. Kubernetes' own controller
+account there: the keeper of the bootstrap token and the roll-out of credentials can, in the namespace of the machine-config-operator. Kubernetes' own controller
 manager can do no less. To limit it, run fewer controllers.
 """
 
@@ -27,9 +27,10 @@ from typing import Any, Final
 
 import msgspec
 
-from handfast.api import handfast_kinds, objects, signer_names
+from handfast.api import handfast_kinds, machine_config_kinds, objects, signer_names
 from handfast.bootstrap import cluster_info, tokens
-from handfast.rules.certificates import signers
+from handfast.rules.machine_config import credential
+from handfast.rules.machine_config import names as config_names
 from handfast.rules.machines import bootstrapper, client_ca_sources, inventory, serving
 from handfast.rules.machines import settings as machine_settings
 from handfast.rules.nodes import liveness
@@ -63,6 +64,8 @@ def _within(namespace: str, *rules: policy_rules.PolicyRule) -> tuple[Right, ...
 
 _REQUESTS: Final = "certificatesigningrequests"
 _LOGS: Final = handfast_kinds.ISSUANCE_LOG.plural
+_CONFIGS: Final = machine_config_kinds.MACHINE_CONFIG.plural
+_POOLS: Final = machine_config_kinds.MACHINE_CONFIG_POOL.plural
 # Another API server heeds no Revocations; where the kind is defined all the same, nothing is signed for whom they name.
 _REVOCATIONS: Final = roles.on(roles.HANDFAST, handfast_kinds.REVOCATION.plural, "list watch")
 # Events are written where their object is, and those of certificate requests, which have no namespace, in `default`.
@@ -109,7 +112,7 @@ RIGHTS: Final[Mapping[str, tuple[Right, ...]]] = {
         *_everywhere(
             roles.on(roles.CERTIFICATES, _REQUESTS, "list watch"),
             roles.on(roles.CERTIFICATES, f"{_REQUESTS}/status", "update"),
-            roles.on(roles.CERTIFICATES, "signers", "sign", *sorted(signers.SIGNERS)),
+            roles.on(roles.CERTIFICATES, "signers", "sign", *sorted(signer_names.SIGNERS)),
             roles.on(roles.HANDFAST, _LOGS, "create get list patch"),
             _REVOCATIONS,
         ),
@@ -185,7 +188,7 @@ RIGHTS: Final[Mapping[str, tuple[Right, ...]]] = {
         # The same, and the Secrets that tokens of machines are bound to, which hold none.
         *_within(
             bootstrapper.NAMESPACE,
-            roles.on("", "secrets", "list watch", bootstrapper.TOKEN_SECRET),
+            roles.on("", "secrets", "list watch", *bootstrapper.TOKEN_SECRETS),
             roles.on("", "secrets", "get"),
         ),
         *_within(
@@ -195,6 +198,60 @@ RIGHTS: Final[Mapping[str, tuple[Right, ...]]] = {
             _EVENTS,
         ),
         *_within("default", _EVENTS),
+    ),
+    "machine-config-render-controller": (
+        *_everywhere(
+            roles.on(machine_config_kinds.GROUP, _CONFIGS, "create delete get list update watch"),
+            roles.on(machine_config_kinds.GROUP, _POOLS, "get list patch watch"),
+            roles.on(machine_config_kinds.GROUP, f"{_POOLS}/status", "patch"),
+            roles.on("", "nodes", "list watch"),
+            roles.on("", "namespaces", "list watch", bootstrapper.NAMESPACE),
+        ),
+        # The credentials that machines are configured with, of which renderings have the digest.
+        *_within(
+            bootstrapper.NAMESPACE,
+            roles.on("", "secrets", "get list watch", *(name for _, name in credential.SECRETS)),
+            roles.on("", "configmaps", "create"),
+            roles.on("", "configmaps", "get list update watch", config_names.KUBECONFIG_DATA),
+            _EVENTS,
+        ),
+        *(
+            right
+            for namespace, name in bootstrapper.CONFIG_MAPS
+            for right in _within(namespace, roles.on("", "configmaps", "get list watch", name))
+        ),
+        *_within("default", _EVENTS),
+    ),
+    "machine-config-pool-controller": (
+        *_everywhere(
+            roles.on(machine_config_kinds.GROUP, f"{_CONFIGS} {_POOLS}", "list watch"),
+            roles.on(machine_config_kinds.GROUP, f"{_POOLS}/status", "patch"),
+            roles.on("", "nodes", "list patch watch"),
+        ),
+        *_within("default", _EVENTS),
+    ),
+    "credential-rollout-controller": (
+        *_everywhere(
+            roles.on("", "nodes", "list watch"),
+            roles.on(machine_config_kinds.GROUP, "machineconfigpools machineconfigs", "list watch"),
+            # Requests that came by what is cut are denied.
+            roles.on(roles.CERTIFICATES, _REQUESTS, "get list"),
+            roles.on(roles.CERTIFICATES, f"{_REQUESTS}/approval", "update"),
+            roles.on(roles.CERTIFICATES, "signers", "approve", signer_names.KUBELET_CLIENT),
+        ),
+        *(
+            right
+            for namespace, name in bootstrapper.CONFIG_MAPS
+            for right in _within(namespace, roles.on("", "configmaps", "delete get list patch watch", name))
+        ),
+        # Every Secret with a token of the account goes, whatever its name is.
+        *_within(
+            bootstrapper.NAMESPACE,
+            roles.on("", "configmaps", "get list watch", config_names.KUBECONFIG_DATA),
+            roles.on("", "secrets", "create delete get list patch watch"),
+            roles.on("", "serviceaccounts", "get list patch watch", bootstrapper.ACCOUNT),
+            _EVENTS,
+        ),
     ),
     "issuance-log-cleaner-controller": _everywhere(roles.on(roles.HANDFAST, _LOGS, "delete get list")),
 }

@@ -9,8 +9,10 @@ The first row of `CALLERS` that applies gives the caller's flow; then the reques
    both can choose.
 4. `node`: `system:node:…` in the group `system:nodes`, and nodes that recover. Asking for, and waiting for, a certificate
    is `renewal`: a budget of its own, which neither joins nor the node's other work can use up.
-5. `service-account`: `system:serviceaccount:…` in the group `system:serviceaccounts`.
-6. `user`: everyone else.
+5. `mesh-identity`: the account of the mesh's identity service, which has a token reviewed and an entry written for each certificate
+   of a workload. It is told by its name, in the usual namespace of the mesh.
+6. `service-account`: `system:serviceaccount:…` in the group `system:serviceaccounts`.
+7. `user`: everyone else.
 
 A health path is `exempt` for whoever has logged in; for strangers it is `health`, apart from what else they ask.
 
@@ -18,6 +20,7 @@ A health path is `exempt` for whoever has logged in; for strangers it is `health
 |---|---|---|---|---|
 | a holder of a bootstrap token | a flood of joins | use up what renewals need | 3 and 4 are apart | test_joins_and_renewals_are_apart |
 | a user | a name like a node's | the renewals' budget | 4: name and group | test_name_alone_is_no_node |
+| a tenant | an account called `linkerd-identity` elsewhere | the identity service's budget | 5: the whole name | test_the_identity_service_is_told_by_its_whole_name |
 | a user | a certificate with `system:unauthenticated` | not to be counted as a user | 2 looks for `system:authenticated` | test_only_who_has_not_logged_in_is_anonymous |
 """
 
@@ -33,6 +36,7 @@ EXEMPT: Final = "exempt"
 RENEWAL: Final = "renewal"
 NODE: Final = "node"
 JOIN: Final = "join"
+MESH_IDENTITY: Final = "mesh-identity"
 SERVICE_ACCOUNT: Final = "service-account"
 USER: Final = "user"
 ANONYMOUS: Final = "anonymous"
@@ -52,7 +56,12 @@ CALLERS: tuple[tuple[str, Callable[[str, tuple[str, ...]], bool]], ...] = (
         NODE,
         lambda name, groups: user_names.node(name, groups) is not None or user_names.NODE_RECOVERY in groups,
     ),
-    # 5. service accounts
+    # 5. the mesh's identity service
+    (
+        MESH_IDENTITY,
+        lambda name, groups: name == user_names.MESH_IDENTITY and user_names.SERVICE_ACCOUNTS in groups,
+    ),
+    # 6. service accounts
     (
         SERVICE_ACCOUNT,
         lambda name, groups: (
@@ -67,7 +76,7 @@ def of_caller(name: str, groups: tuple[str, ...]) -> str:
     for flow, applies in CALLERS:
         if applies(name, groups):
             return flow
-    # 6. everyone else
+    # 7. everyone else
     return USER
 
 

@@ -9,8 +9,8 @@ It decides nothing: it runs the rules of the approver, the signer and the cleane
 2. An approved one waits for its signer; the signer's rules say what it will do.
 3. A pending one is compared with every kind of node request that its signer has. The kind with the fewest failed checks
    is the one explained, since the sum of its failed checks is the smallest change.
-4. The answer of the authorizers is a check like the others. One that was not asked for has not passed; but as long as
-   the request has other faults, nobody is told to grant what may long be granted.
+4. The answer of the authorizers is a check like the others. One that was not asked for has not passed; but a permission
+   that was not asked for is not advised while the request has other faults.
 5. What other rules say of it, as of a living node's name or of a revoked one, is given as checks, and counts as the others do.
    A living node's name is no matter once somebody has approved.
 6. Each request has one judge. One of the machine-approver's is explained by its verdict, and not by permissions.
@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from handfast import errors
-from handfast.api import signing_requests
+from handfast.api import signer_names, signing_requests
 from handfast.rules import decision, revocation, user_names
 from handfast.rules.certificates import kubelet, request_age, signers
 from handfast.rules.machines import approval, bootstrapper, ownership
@@ -46,7 +46,10 @@ PENDING = "Pending"
 PERMISSION = "permission"
 READABLE = "readable"
 
+# Whether a permission is there: the authorizers' answer, or only yes or no.
 Answer = decision.Decision | bool
+# A verdict, the checks behind it, and what would turn it.
+_Outcome = tuple[str, tuple[kubelet.Check, ...], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +93,21 @@ def explain(
             _as_pending(item, answers, node_addresses, reserved, other_checks) if machine is None else machine.checks
         )
     own = ownership.MACHINE_APPROVER if machine is not None else ownership.CSRAPPROVING
-    return Explanation(verdict, checks, remedy, due, own if item.spec.signer_name in ownership.SIGNERS else "")
+    return Explanation(
+        verdict, checks, remedy, due, own if item.spec.signer_name in signer_names.KUBELET_SIGNERS else ""
+    )
+
+
+def _settled(item: signing_requests.Request) -> _Outcome | None:
+    # 1. only a new request helps
+    if item.status.certificate:
+        return ISSUED, (), "the certificate is issued; revoke it by its serial number or key to take it back"
+    for verdict, word in ((DENIED, "a denial"), (FAILED, "a failure")):
+        if (condition := item.condition(verdict)) is not None:
+            said = condition.message or condition.reason or "no reason was given"
+            check = kubelet.Check(verdict.lower(), False, said)
+            return verdict, (check,), f"{word} is final; create a new request under another name"
+    return None
 
 
 def _as_pending(
@@ -111,21 +128,6 @@ def _as_pending(
     return () if closest is None else closest[1]
 
 
-_Answer = tuple[str, tuple[kubelet.Check, ...], str]
-
-
-def _settled(item: signing_requests.Request) -> _Answer | None:
-    # 1. only a new request helps
-    if item.status.certificate:
-        return ISSUED, (), "the certificate is issued; revoke it by its serial number or key to take it back"
-    for verdict, word in ((DENIED, "a denial"), (FAILED, "a failure")):
-        if (condition := item.condition(verdict)) is not None:
-            said = condition.message or condition.reason or "no reason was given"
-            check = kubelet.Check(verdict.lower(), False, said)
-            return verdict, (check,), f"{word} is final; create a new request under another name"
-    return None
-
-
 def _open(
     item: signing_requests.Request,
     answers: Mapping[str, Answer],
@@ -133,7 +135,7 @@ def _open(
     reserved: frozenset[str],
     other_checks: Sequence[kubelet.Check],
     machine: approval.Verdict | None,
-) -> _Answer:
+) -> _Outcome:
     try:
         facts = kubelet.read(item.document())
     except errors.Refused as refused:
@@ -159,14 +161,20 @@ def _open(
     return PENDING, checks, "; and ".join(_change(name, facts, permission) for name in failed)
 
 
-def _machines(facts: kubelet.Facts, machine: approval.Verdict, other_checks: Sequence[kubelet.Check]) -> _Answer:
-    # 6. the machine-approver's own checks, and what other rules say
-    checks = (*machine.checks, *other_checks)
-    if all(check.passed for check in checks):
-        hint = "if it stays so, see whether the machine-approver runs, and whether it follows this Machine's API group"
-        return APPROVING, checks, f"nothing is missing; {hint}"
-    others = [_change(check.name, facts, kubelet.NODE_CLIENT) for check in other_checks if not check.passed]
-    return PENDING, checks, "; and ".join([*([machine.change] if machine.change else []), *others])
+def _approved(facts: kubelet.Facts, other_checks: Sequence[kubelet.Check]) -> _Outcome:
+    # 2. the signer's rules, and 5. what other rules say but for a living node's name, which is no matter now
+    revoked = tuple(check for check in other_checks if check.name == revocation.CHECK and not check.passed)
+    if revoked:
+        return FAILING, revoked, _CHANGES[revocation.CHECK]
+    if facts.signer_name not in signer_names.SIGNERS:
+        compared = f"{facts.signer_name} is no signer of this control plane"
+        check = kubelet.Check(kubelet.SIGNER, False, compared)
+        return SIGNING, (check,), f"run the signer {facts.signer_name}"
+    verdict = signers.judge(facts)
+    check = kubelet.Check(kubelet.SIGNER, isinstance(verdict, decision.Approve), verdict.sentence)
+    if isinstance(verdict, decision.Deny):
+        return FAILING, (check,), "create a new request without this fault"
+    return SIGNING, (check,), "nothing is missing; if it stays so, see whether the signing controller runs"
 
 
 def _closest(
@@ -184,22 +192,6 @@ def _closest(
     return min(runs, key=lambda run: sum(not check.passed for check in run[1]), default=None)
 
 
-def _approved(facts: kubelet.Facts, other_checks: Sequence[kubelet.Check]) -> _Answer:
-    # 2. the signer's rules, and 5. what other rules say but for a living node's name, which is no matter now
-    revoked = tuple(check for check in other_checks if check.name == revocation.CHECK and not check.passed)
-    if revoked:
-        return FAILING, revoked, _CHANGES[revocation.CHECK]
-    if facts.signer_name not in signers.SIGNERS:
-        compared = f"{facts.signer_name} is no signer of this control plane"
-        check = kubelet.Check(kubelet.SIGNER, False, compared)
-        return SIGNING, (check,), f"run the signer {facts.signer_name}"
-    verdict = signers.judge(facts)
-    check = kubelet.Check(kubelet.SIGNER, isinstance(verdict, decision.Approve), verdict.sentence)
-    if isinstance(verdict, decision.Deny):
-        return FAILING, (check,), "create a new request without this fault"
-    return SIGNING, (check,), "nothing is missing; if it stays so, see whether the signing controller runs"
-
-
 def _permission(permission: str, answers: Mapping[str, Answer]) -> kubelet.Check:
     # 4. a check like the others
     answer = answers.get(permission)
@@ -213,6 +205,16 @@ def _permission(permission: str, answers: Mapping[str, Answer]) -> kubelet.Check
 
 def _words(permission: str) -> str:
     return f"create certificatesigningrequests/{permission}"
+
+
+def _machines(facts: kubelet.Facts, machine: approval.Verdict, other_checks: Sequence[kubelet.Check]) -> _Outcome:
+    # 6. the machine-approver's own checks, and what other rules say
+    checks = (*machine.checks, *other_checks)
+    if all(check.passed for check in checks):
+        hint = "if it stays so, see whether the machine-approver runs, and whether it follows this Machine's API group"
+        return APPROVING, checks, f"nothing is missing; {hint}"
+    others = [_change(check.name, facts, kubelet.NODE_CLIENT) for check in other_checks if not check.passed]
+    return PENDING, checks, "; and ".join([*([machine.change] if machine.change else []), *others])
 
 
 def _change(check: str, facts: kubelet.Facts, permission: str) -> str:

@@ -2,7 +2,8 @@
 """Replacing a CA, or the key of service account tokens, step by step: what comes next, what it waits for, and the way back.
 
 It touches no file and asks nobody. `datadir.rotation.sequence` begins and finishes each step, and keeps the `State` on
-disk. `datadir.rotation.steps` has what a step changes.
+disk. `datadir.rotation.steps` has what a step changes. The roots of the mesh are replaced by the same state, and by waits of their own:
+see `rules.mesh.anchor_rotation`.
 
 | step    | does                                                            | begins only when                              |
 |---------|-----------------------------------------------------------------|-----------------------------------------------|
@@ -15,9 +16,9 @@ disk. `datadir.rotation.steps` has what a step changes.
 1. `PUBLICATION_TIME` after the last publication: clients look once an hour.
 2. A CA: every holder of a certificate that it signed, by the ledger, has a newer one, or the certificate has expired. Where
    there is no ledger, the longest lifetime has passed since it signed last.
-3. The ledger shows what was issued, not what was received. So a node counts as renewed only if the newer certificate is
-   `RECEIPT_TIME` old, since a node that lacks it asks again within that time, and only if the node runs: one that is off would
-   find itself locked out.
+3. The ledger shows what was issued, not what was received. So a node counts as renewed if two things hold: its newer
+   certificate is `RECEIPT_TIME` old, because a node that lacks it asks again within that time; and it runs, because one that is
+   off would be locked out.
 4. A token key: the longest lifetime of a token has passed since it signed last, and no token in a Secret is signed by it.
 5. A step is written down before it begins, and once it is done. One that was begun and not done is done again.
 6. Until `retire` begins, there is a way back. Before the switch, the new one is simply dropped. After it the two change
@@ -28,7 +29,7 @@ disk. `datadir.rotation.steps` has what a step changes.
 from __future__ import annotations
 
 import dataclasses
-import datetime as dt
+import datetime
 import enum
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -41,12 +42,12 @@ from handfast.rules import user_names
 from handfast.rules.ledger import entries as ledger_entries
 
 # 1. how long clients take to learn of a new one
-PUBLICATION_TIME: Final = dt.timedelta(hours=2)
+PUBLICATION_TIME: Final = datetime.timedelta(hours=2)
 # 3. how long a node takes to receive what was issued
-RECEIPT_TIME: Final = dt.timedelta(hours=1)
+RECEIPT_TIME: Final = datetime.timedelta(hours=1)
 _NODE: Final = f"CN={user_names.NODE_PREFIX}"
 # 7. how far the instants in the ledger and that of the switch may be apart
-_SWITCH_MARGIN: Final = dt.timedelta(minutes=1)
+_SWITCH_MARGIN: Final = datetime.timedelta(minutes=1)
 _VERSION: Final = 1
 # The reason of a refusal: what was read is no state.
 BAD_STATE: Final = "BadRotationState"
@@ -58,6 +59,7 @@ class Target(enum.StrEnum):
 
     CA = "ca"
     TOKEN_KEY = "service-account-key"  # noqa: S105 - what is replaced
+    MESH = "mesh-anchors"
 
 
 class Step(enum.StrEnum):
@@ -74,7 +76,16 @@ class Step(enum.StrEnum):
 STEPS: Final[Mapping[Target, tuple[Step, ...]]] = {
     Target.CA: (Step.ADD, Step.PUBLISH, Step.SWITCH, Step.REISSUE, Step.RETIRE),
     Target.TOKEN_KEY: (Step.ADD, Step.PUBLISH, Step.SWITCH, Step.RETIRE),
+    # Those who learn of both say so: nothing is to be published beside that.
+    Target.MESH: (Step.ADD, Step.SWITCH, Step.RETIRE),
 }
+COMMANDS: Final[Mapping[Target, str]] = {
+    Target.CA: "handfast ca rotate",
+    Target.TOKEN_KEY: "handfast ca rotate --service-account-key",
+    Target.MESH: "handfast mesh anchors rotate",
+}
+# What a data directory has.
+OF_DIRECTORY: Final = (Target.CA, Target.TOKEN_KEY)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,8 +101,8 @@ class State:
     new: str = ""
     undoing: bool = False
     doing: Step | None = None
-    done: tuple[tuple[Step, dt.datetime], ...] = ()
-    signers: tuple[tuple[str, dt.datetime | None], ...] = ()
+    done: tuple[tuple[Step, datetime.datetime], ...] = ()
+    signers: tuple[tuple[str, datetime.datetime | None], ...] = ()
 
     @property
     def staying(self) -> str:
@@ -109,12 +120,12 @@ class State:
         finished = {step for step, _ in self.done}
         return next((step for step in STEPS[self.target] if step not in finished), Step.RETIRE)
 
-    def done_at(self, step: Step) -> dt.datetime | None:
+    def done_at(self, step: Step) -> datetime.datetime | None:
         """When a step was done."""
         return dict(self.done).get(step)
 
     @property
-    def switched(self) -> dt.datetime | None:
+    def switched(self) -> datetime.datetime | None:
         """When the one that stays began to sign; None while it does not."""
         signer, since = self.signers[-1] if self.signers else (self.old, None)
         return since if signer == self.staying else None
@@ -128,7 +139,22 @@ class Wait:
     """Why a step does not begin yet; `until` is when it will at the latest, if that can be told."""
 
     sentence: str
-    until: dt.datetime | None = None
+    until: datetime.datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """The outcome of one call.
+
+    `did` and `actions`: the step that was done, and what it did. `next` and `waits`: the next step, and why it does not begin
+    yet. `next` is None when the rotation is over. `tried` is whether nothing was done, and all of it is what would be.
+    """
+
+    did: Step | None = None
+    actions: tuple[str, ...] = ()
+    next: Step | None = None
+    waits: tuple[Wait, ...] = ()
+    tried: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,26 +167,26 @@ class Observed:
 
     entries: Sequence[ledger_entries.Entry] | None = None
     running_nodes: frozenset[str] = frozenset()
-    longest_lifetime: dt.timedelta = dt.timedelta()
+    longest_lifetime: datetime.timedelta = datetime.timedelta()
     old_tokens: Sequence[str] = ()
 
 
-def waits(state: State, observed: Observed, now: dt.datetime) -> tuple[Wait, ...]:
+def waits(state: State, observed: Observed, now: datetime.datetime) -> tuple[Wait, ...]:
     """What the next step waits for; nothing: it may begin. A step that was begun does not wait again."""
     if state.doing is not None:
         return ()
     if state.next is Step.SWITCH:
-        return _wait_for_clients(state, now)
+        return _waits_for_clients(state, now)
     if state.next is Step.RETIRE:
         return (
-            _wait_for_renewals(state, observed, now)
+            _waits_for_renewals(state, observed, now)
             if state.target is Target.CA
-            else _wait_for_tokens(state, observed, now)
+            else _waits_for_tokens(state, observed, now)
         )
     return ()
 
 
-def _wait_for_clients(state: State, now: dt.datetime) -> tuple[Wait, ...]:
+def _waits_for_clients(state: State, now: datetime.datetime) -> tuple[Wait, ...]:
     # 1. clients have had time to learn of it; on the way back both have been known all along
     published = state.done_at(Step.PUBLISH)
     if state.undoing or state.signers or published is None or now >= published + PUBLICATION_TIME:
@@ -169,19 +195,19 @@ def _wait_for_clients(state: State, now: dt.datetime) -> tuple[Wait, ...]:
     return (Wait(sentence=f"clients learn of it within two hours: until {objects.timestamp(until)}", until=until),)
 
 
-def _wait_for_renewals(state: State, observed: Observed, now: dt.datetime) -> tuple[Wait, ...]:
+def _waits_for_renewals(state: State, observed: Observed, now: datetime.datetime) -> tuple[Wait, ...]:
     # 2. every holder has a newer certificate, and 3. has received it
     if observed.entries is None:
-        return _wait_for_lifetime(state, observed, now, "there is no ledger that tells who holds its certificates")
+        return _waits_for_lifetime(state, observed, now, "there is no ledger that tells who holds its certificates")
     not_renewed, unsure = outstanding(state, observed.entries, observed.running_nodes, now)
     reasons = (
         (not_renewed, "in use and not renewed yet"),
         (unsure, "renewed, but the node may lack the new one: that is not an hour old, or the node does not run"),
     )
-    return tuple(_wait_for_holders(entries, why) for entries, why in reasons if entries)
+    return tuple(_wait_of_holders(entries, why) for entries, why in reasons if entries)
 
 
-def _wait_for_holders(entries: Sequence[ledger_entries.Entry], why: str) -> Wait:
+def _wait_of_holders(entries: Sequence[ledger_entries.Entry], why: str) -> Wait:
     names = sorted({entry.names[0] if entry.names else entry.serial for entry in entries})
     shown = ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
     last = max(entry.not_after for entry in entries)
@@ -190,13 +216,13 @@ def _wait_for_holders(entries: Sequence[ledger_entries.Entry], why: str) -> Wait
 
 
 def outstanding(
-    state: State, entries: Iterable[ledger_entries.Entry], running_nodes: frozenset[str], now: dt.datetime
+    state: State, entries: Iterable[ledger_entries.Entry], running_nodes: frozenset[str], now: datetime.datetime
 ) -> tuple[list[ledger_entries.Entry], list[ledger_entries.Entry]]:
     """Unexpired certificates that the leaving CA may have signed.
 
     First those whose holder has no newer one (2), then those whose holder may not have received it (3).
     """
-    newest: dict[tuple[str, tuple[str, ...]], dt.datetime] = {}
+    newest: dict[tuple[str, tuple[str, ...]], datetime.datetime] = {}
     of_leaving = []
     for entry in entries:
         if state.leaving in signers_at(state, entry.issued_at):
@@ -217,7 +243,7 @@ def outstanding(
 
 
 def _received(
-    entry: ledger_entries.Entry, renewed_at: dt.datetime, running_nodes: frozenset[str], now: dt.datetime
+    entry: ledger_entries.Entry, renewed_at: datetime.datetime, running_nodes: frozenset[str], now: datetime.datetime
 ) -> bool:
     # 3. a node that has received it; people who ask for a certificate look at what they get
     name = entry.names[0] if entry.names else ""
@@ -226,9 +252,9 @@ def _received(
     return now - renewed_at >= RECEIPT_TIME and name.removeprefix(_NODE) in running_nodes
 
 
-def _wait_for_tokens(state: State, observed: Observed, now: dt.datetime) -> tuple[Wait, ...]:
+def _waits_for_tokens(state: State, observed: Observed, now: datetime.datetime) -> tuple[Wait, ...]:
     # 4. no token of the old key is in use
-    waiting = list(_wait_for_lifetime(state, observed, now, "tokens that the old key signed may live that long"))
+    waiting = list(_waits_for_lifetime(state, observed, now, "tokens that the old key signed may live that long"))
     if observed.old_tokens:
         shown = ", ".join(observed.old_tokens[:10])
         more = f" and {len(observed.old_tokens) - 10} more" if len(observed.old_tokens) > 10 else ""
@@ -240,7 +266,7 @@ def _wait_for_tokens(state: State, observed: Observed, now: dt.datetime) -> tupl
     return tuple(waiting)
 
 
-def _wait_for_lifetime(state: State, observed: Observed, now: dt.datetime, why: str) -> tuple[Wait, ...]:
+def _waits_for_lifetime(state: State, observed: Observed, now: datetime.datetime, why: str) -> tuple[Wait, ...]:
     until = (state.switched or now) + observed.longest_lifetime
     return () if now >= until else (Wait(sentence=f"{why}: until {objects.timestamp(until)}", until=until),)
 
@@ -248,7 +274,7 @@ def _wait_for_lifetime(state: State, observed: Observed, now: dt.datetime, why: 
 # --- what is written down of a step, and the way back
 
 
-def begin(state: State, step: Step, now: dt.datetime) -> State:
+def begin(state: State, step: Step, now: datetime.datetime) -> State:
     """What is written before a step begins (5)."""
     begun = dataclasses.replace(state, doing=step)
     if step is not Step.SWITCH:
@@ -259,7 +285,7 @@ def begin(state: State, step: Step, now: dt.datetime) -> State:
     return dataclasses.replace(begun, signers=(*(before or ((state.leaving, None),)), (state.staying, now)))
 
 
-def finish(state: State, step: Step, now: dt.datetime) -> State:
+def finish(state: State, step: Step, now: datetime.datetime) -> State:
     """What is written when a step is done (5)."""
     others = tuple(pair for pair in state.done if pair[0] is not step)
     return dataclasses.replace(state, doing=None, done=(*others, (step, now)))
@@ -271,7 +297,7 @@ def undo(state: State) -> State:
         raise errors.Refused(
             f"there is no way back: retiring {state.leaving[:16]} has begun",
             reason="TooLate",
-            hint="finish it with `handfast ca rotate`, and begin another rotation if need be",
+            hint=f"finish it with `{COMMANDS[state.target]}`, and begin another rotation if need be",
         )
     if not state.signers:
         return dataclasses.replace(state, undoing=True, doing=Step.DROP)
@@ -282,7 +308,7 @@ def undo(state: State) -> State:
 # --- who signed when
 
 
-def signers_at(state: State, instant: dt.datetime) -> frozenset[str]:
+def signers_at(state: State, instant: datetime.datetime) -> frozenset[str]:
     """Who may have signed at this instant: one, or two around a switch (7)."""
     signers: set[str] = set()
     spans = state.signers or ((state.leaving, None),)
@@ -338,8 +364,8 @@ def _text(value: Any) -> str:
     return value
 
 
-def _instant(value: Any) -> dt.datetime:
-    instant = dt.datetime.fromisoformat(_text(value))
+def _instant(value: Any) -> datetime.datetime:
+    instant = datetime.datetime.fromisoformat(_text(value))
     if instant.tzinfo is None:
         raise ValueError
     return instant

@@ -35,6 +35,9 @@ TOKEN_ID_PREFIX: Final = "JTI="  # noqa: S105 - the beginning of an id
 CERTIFICATE_ID_PREFIX: Final = "X509SHA256="
 
 CONTROLLERS: Final = "system:kube-controller-manager"
+MACHINE_CONFIG_SERVER: Final = "system:machine-config-server"
+# The account of the mesh's identity service, where the mesh is in its usual namespace.
+MESH_IDENTITY: Final = "system:serviceaccount:linkerd:linkerd-identity"
 
 
 def node(user: str, groups: tuple[str, ...]) -> str | None:

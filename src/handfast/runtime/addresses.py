@@ -114,11 +114,16 @@ def listen_near(address: Address, flag: str) -> socket.socket:
 
 def outward(address: Address) -> tuple[Address, ...]:
     """How other machines reach a server that listens on every address; empty where it listens on one, or has no way out."""
-    if address.host not in _WILDCARDS:
+    if not is_wildcard(address.host):
         return ()
     four, six = routes.ANYWHERE
     source = routes.source(six if ":" in address.host else four)
     return (Address(source, address.port),) if source and not is_loopback(source) else ()
+
+
+def is_wildcard(host: str) -> bool:
+    """Whether it means every address of this machine."""
+    return host in _WILDCARDS
 
 
 def is_loopback(host: str) -> bool:

@@ -11,3 +11,8 @@ def allow_many() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def allowed() -> int:
+    """How many files this process may have open."""
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]

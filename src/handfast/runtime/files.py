@@ -226,10 +226,16 @@ def _within(path: pathlib.Path, data: bytes, limit: int) -> bytes:
     return data
 
 
+def kind(mode: int) -> str:
+    """In words, what lies there: for what is no regular file."""
+    return _KINDS.get(stat.S_IFMT(mode), "something else")
+
+
 def _require_regular(doing: str, path: pathlib.Path, status: os.stat_result) -> None:
     if not stat.S_ISREG(status.st_mode):
-        what = _KINDS.get(stat.S_IFMT(status.st_mode), "something else")
-        raise errors.Refused(f"cannot {doing} {path}: not a regular file, but {what}", reason="NotAFile")
+        raise errors.Refused(
+            f"cannot {doing} {path}: not a regular file, but {kind(status.st_mode)}", reason="NotAFile"
+        )
 
 
 def _require_private(path: pathlib.Path, status: os.stat_result) -> None:

@@ -41,7 +41,7 @@ def stamp(paths: Sequence[pathlib.Path]) -> Stamp:
 
 
 class Follower:
-    """Calls `changed` when one of the files is not as it was: as `since` says, or else as they are here and now."""
+    """Calls `changed` when a file differs from `since`, or without `since` from how it was when this was made."""
 
     def __init__(
         self,

@@ -16,6 +16,7 @@ started and tied to this process is in `children`. The rules:
 5. A child that no longer answers (`watchdog` says when) is killed, with the reason in the log, and restarted by rule 2.
    SIGKILL at once: a stopped process sees no other signal before it is continued, and a process whose event loop is stuck
    acts on none. Nothing is lost: what was acknowledged is in the store.
+6. What has to be done `beside` them begins when every role is ready, and is cancelled at the stop.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ import contextlib
 import dataclasses
 import signal
 import ssl
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -81,10 +82,12 @@ class Supervisor:
         timing: Timing | None = None,
         first: children.Role | None = None,
         *,
+        beside: Sequence[Callable[[], Coroutine[Any, Any, None]]] = (),
         clock: clocks.Clock | None = None,
     ) -> None:
         self._clock = clock or clocks.SystemClock()
         self._first = first
+        self._beside = beside
         self._roles = roles
         self._events = events
         self._timing = timing or Timing()
@@ -121,9 +124,11 @@ class Supervisor:
                 await self._unless_stopped(group, self._until_ready(role))
             if not self._stopping.is_set():
                 self._events.ready()
-            again = group.create_task(self._prepare_again())
+            # Rule 6: beside them, until the stop.
+            works = [group.create_task(work()) for work in (self._prepare_again, *self._beside)]
             await self._stopping.wait()
-            again.cancel()
+            for work in works:
+                work.cancel()
             await self._stop_children()
         if self._failure is not None:
             raise self._failure

@@ -22,7 +22,7 @@ from handfast.telemetry import proxy_refusals
 _GRACE: Final = 1.0
 # Whoever scrapes keeps its connection from one time to the next. Everybody here is a stranger on loopback, so that a rate would
 # let one of them silence the probes of all: the number of connections is bounded instead, and the oldest gives way.
-_LIMITS: Final = limits.Limits(
+LIMITS: Final = limits.Limits(
     connections=1024,
     connections_per_source=1024,
     anonymous_idle_seconds=120.0,
@@ -48,7 +48,7 @@ class Admin:
             health, lambda: prometheus_client.generate_latest() + prometheus_client.generate_latest(own)
         )
         self.service = service.Service(
-            self._answer, tls=None, clock=clock or clocks.SystemClock(), limits=_LIMITS, proxied=named
+            self._answer, tls=None, clock=clock or clocks.SystemClock(), limits=LIMITS, proxied=named
         )
 
     async def start(self, listener: socket.socket) -> None:

@@ -2,7 +2,8 @@
 """Who may connect, and whose handshake is next: the part of the door that costs an attacker more than us.
 
 1. A source over its rate of new connections waits, and is let in at that rate; when the wait would be too long, it is
-   turned away. So is anyone over the total or its own share of it, unless somebody makes room (8).
+   turned away. A source over its share of all connections is turned away too, and so is everyone over the total, unless
+   a place can be freed (8).
 2. A connection that says nothing waits without a handshake slot, and not for long. (`listener` has the kernel hold it back
    for the first second, where it can; whoever speaks is then here at once.)
 3. Handshake slots go round the sources in turn, and no source holds more than its share of them.
@@ -59,7 +60,7 @@ import struct
 from collections import OrderedDict
 
 from handfast.rules import networks
-from handfast.runtime import clock as clock_module
+from handfast.runtime import clock as clocks
 from handfast.runtime import proxied as proxied_module
 from handfast.serving import handshakes, peer, rates
 from handfast.serving import limits as limits_module
@@ -76,7 +77,7 @@ class Gate:
     def __init__(
         self,
         limits: limits_module.Limits,
-        clock: clock_module.Clock,
+        clock: clocks.Clock,
         start: handshakes.Start,
         proxied: proxied_module.Proxied | None = None,
     ) -> None:
@@ -129,6 +130,7 @@ class Gate:
             return
         self._uncount(source)
         visitor.proxied = client != visitor.address
+        visitor.unnamed = not visitor.proxied
         visitor.address, visitor.source = client, networks.neighbourhood(client)
         self._admit(visitor)
 

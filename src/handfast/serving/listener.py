@@ -26,10 +26,10 @@ from typing import Any, cast
 import structlog
 from aiohttp import web
 
-from handfast.runtime import clock as clock_module
+from handfast.runtime import clock as clocks
 from handfast.runtime import proxied as proxied_module
 from handfast.serving import connection as connection_module
-from handfast.serving import gate, server_tls, tls_alert
+from handfast.serving import gate, peer, server_tls, tls_alert
 from handfast.serving import limits as limits_module
 from handfast.serving import unread as unread_module
 
@@ -97,7 +97,7 @@ class Listener:
         handler: connection_module.Handler,
         on_error: connection_module.ErrorHandler,
         limits: limits_module.Limits,
-        clock: clock_module.Clock,
+        clock: clocks.Clock,
         proxied: proxied_module.Proxied | None = None,
     ) -> None:
         self._socket = sock
@@ -189,7 +189,8 @@ class Listener:
 
     def _begin(self, visitor: gate.Visitor) -> None:
         connection = self._server()
-        connection.address, connection.via = visitor.address, "proxy" if visitor.proxied else self._via
+        passed_on = "proxy" if visitor.proxied else peer.BALANCER if visitor.unnamed else ""
+        connection.address, connection.via = visitor.address, passed_on or self._via
         # From here on, whenever the connection ends: it may be gone before the handshake is known to have ended.
         connection.on_lost = functools.partial(self._gate.left, visitor)
         connection.on_proved = functools.partial(self._gate.proved, visitor)

@@ -2,7 +2,8 @@
 """Who is at the other end of a connection, as transport knows it: the only thing authentication sees of TLS.
 
 Python's `ssl` fills in the chain (`connection`), and the socket the address, or a balancer's PROXY header (`gate`): `via` is
-"tls", "proxy", or "plain" where there is no TLS. It judges nothing.
+"tls", "proxy", `BALANCER` where a balancer passed a connection on without saying whose it is, or "plain" where there is no TLS. It judges
+nothing.
 """
 
 from __future__ import annotations
@@ -10,6 +11,10 @@ from __future__ import annotations
 import hashlib
 import ipaddress
 from dataclasses import dataclass, field
+from typing import Final
+
+# The address is the balancer's own, and says nothing of who is behind it.
+BALANCER: Final = "balancer"
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
-from handfast.runtime import clock as clock_module
+from handfast.runtime import clock as clocks
 from handfast.serving import buckets
 from handfast.serving import limits as limits_module
 from handfast.serving import visitor as visitors
@@ -26,7 +26,7 @@ PROVEN_SOURCES = 10_000
 class Rates:
     """The rates of all sources of one gate."""
 
-    def __init__(self, limits: limits_module.Limits, clock: clock_module.Clock) -> None:
+    def __init__(self, limits: limits_module.Limits, clock: clocks.Clock) -> None:
         self._limits = limits
         self._clock = clock
         self._first = buckets.Buckets(limits.connections_per_second, limits.connections_burst)

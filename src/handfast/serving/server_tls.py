@@ -36,9 +36,9 @@ _log = structlog.get_logger("handfast.serving")
 Current = Callable[[], pairs.Pair | None]
 
 
-def _bare() -> ssl.SSLContext:
+def _bare(minimum: ssl.TLSVersion = ssl.TLSVersion.TLSv1_2) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.minimum_version = minimum
     context.set_alpn_protocols(["http/1.1"])
     # 5. no tickets
     context.num_tickets = 0
@@ -94,10 +94,17 @@ class PairFiles:
 class ServerTLS:
     """A context that takes the pair of the moment; `current` gives it, or None while there is none."""
 
-    def __init__(self, current: Current, clock: clocks.Clock, client_ca: bytes | None = None) -> None:
+    def __init__(
+        self,
+        current: Current,
+        clock: clocks.Clock,
+        client_ca: bytes | None = None,
+        minimum: ssl.TLSVersion = ssl.TLSVersion.TLSv1_2,
+    ) -> None:
         self._current = current
         self._clock = clock
         self._client_ca = client_ca
+        self._minimum = minimum
         self._served: tuple[pairs.Pair, ssl.SSLContext] | None = None
         self._warned_at: float | None = None
         self.context = self._context()
@@ -120,7 +127,7 @@ class ServerTLS:
         self.context.verify_mode = ssl.CERT_NONE if client_ca is None else ssl.CERT_OPTIONAL
 
     def _context(self) -> ssl.SSLContext:
-        context = _bare()
+        context = _bare(self._minimum)
         if self._client_ca is not None:
             _ask(context, self._client_ca.decode("ascii"))
         return context

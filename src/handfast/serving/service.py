@@ -30,7 +30,7 @@ from prometheus_client import core
 
 from handfast import errors
 from handfast.api import status
-from handfast.runtime import clock as clock_module
+from handfast.runtime import clock as clocks
 from handfast.runtime import proxied as proxied_module
 from handfast.serving import answers, connection, server_tls
 from handfast.serving import limits as limits_module
@@ -63,7 +63,7 @@ class Service:
         handler: Handler,
         *,
         tls: server_tls.ServerTLS | None,
-        clock: clock_module.Clock,
+        clock: clocks.Clock,
         limits: limits_module.Limits | None = None,
         proxied: proxied_module.Proxied | None = None,
         on_error: connection.ErrorHandler = answers.refusal,

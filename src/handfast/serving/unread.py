@@ -9,7 +9,7 @@
 3. What cannot be refused any more, such as the answer to a write, may take a quarter more. Over that, answers are given up
    however short a time they have not been read for.
 4. An answer of which nothing was read for `write_seconds` is given up, also where nothing waits for it any more.
-5. When much was held and has gone, the memory goes back to the operating system.
+5. When much was held and has gone, the memory goes back to the operating system, at two looks in a row.
 
 With 429 alone those who do not read would keep those who do from getting an answer. Whoever goes on reading, however
 slowly, gets all of it.
@@ -40,7 +40,7 @@ from typing import Protocol
 import structlog
 
 from handfast.api import status
-from handfast.runtime import clock as clock_module
+from handfast.runtime import clock as clocks
 from handfast.runtime import memory
 from handfast.serving import limits as limits_module
 
@@ -48,6 +48,7 @@ from handfast.serving import limits as limits_module
 LOOK_BYTES = 16 << 10
 # 5. Less is not worth returning.
 RETURN_BYTES = 32 << 20
+_RETURNS = 2
 _LOOK_SECONDS = 5.0
 # 2. Who makes room, and how often it is asked for: to look at 8192 connections takes some milliseconds.
 _PATIENCE_SECONDS = 1.0
@@ -85,7 +86,7 @@ class Unread:
     def __init__(
         self,
         limits: limits_module.Limits,
-        clock: clock_module.Clock,
+        clock: clocks.Clock,
         give_back: Callable[[], None] = memory.give_back,
     ) -> None:
         self._limits = limits
@@ -97,6 +98,8 @@ class Unread:
         self._users: dict[str, int] = {}
         self._total = 0
         self._peak = 0
+        # How often memory is still to be returned.
+        self._returns = 0
         self._looked = -math.inf
         self._timer: asyncio.TimerHandle | None = None
         self.given_up = 0
@@ -232,7 +235,7 @@ class Unread:
     def _on_time(self) -> None:
         self._timer = None
         self.review()
-        if self._entries or self._peak >= RETURN_BYTES:
+        if self._entries or self._returns or self._peak >= RETURN_BYTES:
             self._timer = self._loop.call_later(self._interval(), self._on_time)
 
     def review(self) -> None:
@@ -246,8 +249,12 @@ class Unread:
             _log.warning("unread answers given up", reason="UnreadForLong", connections=len(late))
         if self._total > self._peak // 2:
             return
-        # 5. in a thread: the loop need not wait for it
+        # 5. at this look, and at the next for what was still on its way out
         if self._peak >= RETURN_BYTES:
+            self._returns = _RETURNS
+        if self._returns:
+            self._returns -= 1
+            # In a thread: the loop need not wait for it.
             self._loop.run_in_executor(None, self._give_back)
         self._peak = self._total
 

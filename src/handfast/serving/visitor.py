@@ -44,7 +44,7 @@ class Visitor:
 
     __slots__ = (
         *("address", "counted", "give_up", "paid", "proven", "proxied"),
-        *("reading", "sock", "source", "stage", "timer"),
+        *("reading", "sock", "source", "stage", "timer", "unnamed"),
     )
 
     def __init__(self, sock: socket.socket, address: str) -> None:
@@ -52,6 +52,8 @@ class Visitor:
         # Where it is from; `proxied`: by the word of a balancer.
         self.address = address
         self.proxied = False
+        # … which did not say whose it is: the address is its own.
+        self.unnamed = False
         # By what it is counted: whoever has one IPv6 address has the other 2⁶⁴ of its network.
         self.source = networks.neighbourhood(address)
         # Where it is counted, while it is.

@@ -34,7 +34,7 @@ from typing import Protocol
 import structlog
 
 from handfast import errors
-from handfast.runtime import clock as clock_module
+from handfast.runtime import clock as clocks
 from handfast.runtime import files
 
 STANDARD_OUTPUT = "-"
@@ -87,7 +87,7 @@ class StandardOutput:
 class RotatingFile:
     """The file and its full predecessors."""
 
-    def __init__(self, path: pathlib.Path, clock: clock_module.Clock, rotation: Rotation) -> None:
+    def __init__(self, path: pathlib.Path, clock: clocks.Clock, rotation: Rotation) -> None:
         self.name = str(path)
         self._path = path
         self._clock = clock
@@ -206,7 +206,7 @@ def _write(descriptor: int, data: bytes) -> None:
         written += os.write(descriptor, memoryview(data)[written:])
 
 
-def open_sink(path: str, clock: clock_module.Clock, rotation: Rotation | None = None) -> Sink:
+def open_sink(path: str, clock: clocks.Clock, rotation: Rotation | None = None) -> Sink:
     """The place that `path` names: `-` is standard output, anything else a file, which is opened now."""
     if path == STANDARD_OUTPUT:
         return StandardOutput()

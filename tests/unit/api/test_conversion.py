@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from handfast.api import conversion
+from handfast.api import conversion, kinds
 from tests.properties import sample_documents
 
 CORE = sample_documents.kind("", "events")
@@ -48,3 +48,12 @@ def test_what_has_the_wanted_form_is_returned_itself():
     assert conversion.to_stored(NEW, core) is core
     new = sample_documents.document(NEW)
     assert conversion.to_served(NEW, new) is new
+
+
+def test_an_autoscaler_is_stored_as_v2_and_served_as_either():
+    rows = {row.version: row for row in kinds.builtin() if row.plural == "horizontalpodautoscalers"}
+    old = {"apiVersion": "autoscaling/v1", "metadata": {}, "spec": {"targetCPUUtilizationPercentage": 5}}
+    stored = conversion.to_stored(rows["v1"], old)
+    assert stored["apiVersion"] == "autoscaling/v2"
+    assert conversion.to_served(rows["v1"], stored) == old
+    assert conversion.to_served(rows["v2"], stored) is stored

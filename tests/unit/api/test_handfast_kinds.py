@@ -46,19 +46,23 @@ def test_the_row():
     assert not REVOCATION.message
 
 
-def test_no_name_is_taken():
-    taken = {name for row in kinds.builtin() for name in (row.plural, row.singular, *row.short_names)}
-    assert not taken & {REVOCATION.plural, REVOCATION.singular, *REVOCATION.short_names}
+@pytest.mark.parametrize("row", handfast_kinds.rows(), ids=lambda row: row.kind)
+def test_no_name_is_taken(row):
+    others = [other for other in (*kinds.builtin(), *handfast_kinds.rows()) if other.resource != row.resource]
+    taken = {name for other in others for name in (other.plural, other.singular, *other.short_names)}
+    assert not taken & {row.plural, row.singular, *row.short_names}
 
 
-def test_the_schema_is_structural():
-    assert structural_schema.problems(REVOCATION.schema or {}, "schema") == []
+@pytest.mark.parametrize("row", handfast_kinds.rows(), ids=lambda row: row.kind)
+def test_the_schema_is_structural(row):
+    assert row.schema is not None
+    assert structural_schema.problems(row.schema, "schema") == []
 
 
 @pytest.mark.parametrize("row", handfast_kinds.rows(), ids=lambda row: row.kind)
 def test_the_definition_gives_the_same_row(row):
     definition = handfast_kinds.definition(row)
-    kind = next(row for row in kinds.builtin() if row.resource == definitions.RESOURCE)
+    kind = kinds.row("customresourcedefinitions", "apiextensions.k8s.io")
     assert list(definitions.problems(definition)) == []
     filled = copy.deepcopy(definition)
     defaults.apply(kind, filled)
@@ -102,6 +106,8 @@ def test_the_definition_is_the_callers_own():
         {"node": "a", "user": "b", "serialNumber": "1", "keyFingerprint": SHA},
         {"node": "a", "expires": "2030-01-31T12:00:00Z"},
         {"node": "a", "expires": "2030-01-31T12:00:00.123456+02:00"},
+        {"pod": {"namespace": "shop", "name": "web-1.a"}},
+        {"pod": {"namespace": "shop", "name": "web-1", "uid": "6a2f"}},
     ],
 )
 def test_a_revocation_that_names_its_target_is_accepted(spec):
@@ -141,6 +147,12 @@ def test_the_reason_has_a_default():
         ({"keyFingerprint": SHA[:-1]}, "spec.keyFingerprint"),
         ({"keyFingerprint": SHA.removeprefix("sha256:")}, "spec.keyFingerprint"),
         ({"keyFingerprint": "sha1:" + "a" * 40}, "spec.keyFingerprint"),
+        ({"pod": {"name": "web-1"}}, "spec.pod.namespace"),
+        ({"pod": {"namespace": "shop"}}, "spec.pod.name"),
+        ({"pod": {"namespace": "a.b", "name": "web-1"}}, "spec.pod.namespace"),
+        ({"pod": {"namespace": "shop", "name": "a/b"}}, "spec.pod.name"),
+        ({"pod": {"namespace": "shop", "name": "a", "uid": ""}}, "spec.pod.uid"),
+        ({"pod": {"namespace": "shop", "name": "a", "uid": "a/b"}}, "spec.pod.uid"),
         ({"node": "a", "reason": ""}, "spec.reason"),
         ({"node": "a", "reason": "r" * 1025}, "spec.reason"),
         ({"node": "a", "expires": "tomorrow"}, "spec.expires"),
@@ -165,6 +177,7 @@ def test_without_a_spec():
 def test_what_it_does_not_know_is_dropped_and_named():
     given = document(node="a", nodes=["b"])
     assert structural.prune(REVOCATION.schema or {}, given) == ["spec.nodes"]
+    assert given["spec"] == {"node": "a"}
 
 
 def test_it_prints():
@@ -172,9 +185,9 @@ def test_it_prints():
     given["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
     now = datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC)
     names = [column["name"] for column in printers.columns(REVOCATION)]
-    assert names == ["Name", "Node", "User", "Serial", "Key", "Reason", "Expires", "Age"]
+    assert names == ["Name", "Node", "User", "Serial", "Key", "Pod", "Reason", "Expires", "Age"]
     cells = printers.cells(REVOCATION, given, now)
-    assert cells == ["x", "a", None, None, None, "stolen", "2030-01-31T12:00:00Z", "24h"]
+    assert cells == ["x", "a", None, None, None, None, "stolen", "2030-01-31T12:00:00Z", "24h"]
 
 
 def test_a_segment_of_the_ledger():
@@ -182,7 +195,6 @@ def test_a_segment_of_the_ledger():
     assert ISSUANCE_LOG.short_names == ("il",)
     schema = ISSUANCE_LOG.schema
     assert schema is not None
-    assert structural_schema.problems(schema, "schema") == []
     spec = {"sequence": 1, "previous": "0" * 64, "entries": ["x"], "sealed": True, "hash": "f" * 64}
 
     def wrong(**more):

@@ -49,11 +49,21 @@ def test_an_expression_leads_to_its_values_in_document_order(expression, found):
     assert jsonpath.find(DOCUMENT, expression) == found
 
 
-@pytest.mark.parametrize("expression", ["metadata", "..name", ".a[1:2]", ".a[", ".a[?(@.b==)]", "{.a"])
-def test_what_is_outside_the_subset_is_refused_with_the_place(expression):
-    with pytest.raises(errors.Refused, match="is not understood from") as refusal:
+@pytest.mark.parametrize(
+    ("expression", "place"),
+    [
+        ("metadata", "metadata"),
+        ("..name", "..name"),
+        (".a[1:2]", "[1:2]"),
+        (".a[", "["),
+        (".a[?(@.b==)]", "[?(@.b==)]"),
+        ("{.a", "{.a"),
+    ],
+)
+def test_what_is_outside_the_subset_is_refused_with_the_place(expression, place):
+    with pytest.raises(errors.Refused) as refusal:
         jsonpath.parse(expression)
-    assert expression in refusal.value.message
+    assert refusal.value.message.startswith(f'jsonPath "{expression}" is not understood from "{place}" on: ')
 
 
 def test_reads_of_odd_values_are_empty():
@@ -69,6 +79,17 @@ def test_reads_of_odd_values_are_empty():
     assert jsonpath.number(odd, "yes") == 0
 
 
+def test_a_literal_of_hostile_nesting_is_a_text():
+    hostile = "[" * 100_000
+    assert jsonpath.find([{"a": hostile}, {"a": []}], f"[?(@.a=={hostile})].a") == [hostile]
+
+
 def test_a_hostile_expression_is_refused_at_once():
-    with pytest.raises(errors.Refused):
+    with pytest.raises(errors.Refused, match="is not understood from"):
         jsonpath.parse(".a[?(@." + "\\" * 4000)
+
+
+def test_an_index_that_is_no_number_of_this_machine_is_refused():
+    assert jsonpath.find([1], f"[{'0' * 18}]") == [1]
+    with pytest.raises(errors.Refused, match="is not understood from"):
+        jsonpath.parse(f".a[{'1' * 5000}]")

@@ -28,7 +28,8 @@ class TestEveryRow:
         assert kind.kind[0].isupper()
         assert kind.singular
         assert kind.list_kind == kind.kind + "List"
-        assert kind.api_version == (f"{kind.group}/v1" if kind.group else "v1")
+        version = kind.version if kind.plural == "horizontalpodautoscalers" else "v1"
+        assert kind.api_version == (f"{kind.group}/{version}" if kind.group else version)
 
     def test_has_a_schema(self, kind: kinds.Kind) -> None:
         assert schema.message(kind.message).name == kind.message

@@ -115,6 +115,8 @@ class TestFields:
             ("spec.none", ""),
             ("spec.none?0", "0"),
             ("spec.count?0", "3"),
+            ("spec.nothing|spec.count", "3"),
+            ("spec.nothing|spec.neither?x", "x"),
         ],
     )
     def test_field_text(self, path: str, text: str) -> None:
@@ -123,4 +125,11 @@ class TestFields:
 
 @pytest.mark.parametrize(("path", "found"), [("a/b", ("a", "b")), ("b", ("", "b")), ("a/b/c", ("a", "b/c"))])
 def test_a_path_is_a_namespace_and_a_name_or_a_bare_name(path: str, found: tuple[str, str]) -> None:
-    assert objects.place(path) == found
+    assert objects.space_and_name(path) == found
+
+
+def test_a_wildcard_stands_for_the_names_below_one():
+    assert objects.wildcard_subdomain("*.example.com") is None
+    for wrong in ("*", "*.", "a.*.com", "example.com"):
+        assert objects.wildcard_subdomain(wrong) == objects.WILDCARD_TEXT
+    assert objects.wildcard_subdomain("*." + "a" * 253) == "must be no more than 253 bytes"

@@ -21,6 +21,14 @@ class TestDocument:
             "code": 400,
         }
 
+    @pytest.mark.parametrize(
+        "error",
+        [status.no_such_path(), status.method_not_allowed(), status.StatusError("NotAcceptable", "no")],
+        ids=lambda error: error.reason,
+    )
+    def test_clients_that_look_into_details_find_them(self, error: status.StatusError) -> None:
+        assert error.document()["details"] == {}
+
     def test_a_status_shows_everything_the_error_says(self) -> None:
         cause = status.Cause("FieldValueInvalid", "Invalid value: 3", "spec.replicas")
         error = status.StatusError(

@@ -197,7 +197,7 @@ class TestShape:
     def test_a_create_names_the_new_object(self, book: Book) -> None:
         for name in ("a-x7k2p", "a-9fz4m"):
             asked = asking("/api/v1/namespaces/n/configmaps", "POST")
-            asked.created = name
+            asked.created_name = name
             assert book.write(asked, 201)["objectRef"]["name"] == name
         # Without one, the line of an earlier request is not taken for it.
         assert "name" not in book.write(asking("/api/v1/namespaces/n/configmaps", "POST"), 409)["objectRef"]

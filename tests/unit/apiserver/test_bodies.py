@@ -209,6 +209,105 @@ class TestForKind:
         assert "nonsense" not in document
 
 
+def custom(**spec: Any) -> kinds.Kind:
+    """A custom kind, whose `spec` has these fields."""
+    fields = {"type": "object", "properties": {"spec": {"type": "object", "properties": spec}}}
+    return kinds.Kind(
+        group="example.com", version="v1", kind="Foo", plural="foos", singular="foo", namespaced=True, schema=fields
+    )
+
+
+class TestOddFields:
+    """What is said of unknown and repeated fields, in the words of Kubernetes."""
+
+    FOO = custom(a={"type": "string"})
+    BODY = b'{"metadata":{"name":"f","bad":1},"spec":{"a":"1","a":"2","zz":1},"foo":1}'
+
+    def test_a_custom_object_is_refused_for_all_of_them_at_once(self) -> None:
+        with pytest.raises(status.StatusError) as caught:
+            bodies.for_kind(self.BODY, JSON, self.FOO, "Strict")
+        assert (caught.value.code, caught.value.message) == (
+            400,
+            (
+                'Foo in version "v1" cannot be handled as a Foo: strict decoding error: duplicate field "spec.a", '
+                'unknown field "metadata.bad", unknown field "spec.zz", unknown field "foo"'
+            ),
+        )
+
+    def test_a_wrong_type_of_a_custom_object_comes_first(self) -> None:
+        with pytest.raises(status.StatusError, match="cannot unmarshal number"):
+            bodies.for_kind(b'{"metadata":{"name":1},"a":1,"a":2}', JSON, self.FOO, "Strict")
+
+    def test_of_a_custom_object_only_repeats_are_told_here(self) -> None:
+        document, warnings = bodies.for_kind(self.BODY, JSON, self.FOO, "Warn")
+        assert warnings == ['duplicate field "spec.a"']
+        assert document["foo"] == 1
+
+    @pytest.mark.parametrize("kind", [CONFIG_MAPS, FOO])
+    def test_yaml_says_in_which_lines(self, kind: kinds.Kind) -> None:
+        body = b"metadata:\n  name: f\n  name: g\nfoo: 1\nfoo: 2\n"
+        with pytest.raises(status.StatusError) as caught:
+            bodies.for_kind(body, "application/yaml", kind, "Strict")
+        assert caught.value.message.endswith(
+            'strict decoding error: yaml: unmarshal errors:\n  line 3: key "name" already set in map\n'
+            '  line 5: key "foo" already set in map, unknown field "foo"'
+        )
+
+    @pytest.mark.parametrize("mode", ["Strict", "Warn", "Ignore"])
+    @pytest.mark.parametrize(
+        ("kind", "body", "says"),
+        [
+            (
+                CONFIG_MAPS,
+                b"metadata: {name: c}\nfoo: 1",
+                "(/c; /v1, Kind=ConfigMap): .foo: field not declared in schema",
+            ),
+            (
+                FOO,
+                b"metadata: {name: f, namespace: ns, bad: 1}\nspec: {a: '1', zz: 1}",
+                (
+                    "(ns/f; example.com/v1, Kind=Foo): errors:\n  .metadata.bad: field not declared in schema\n"
+                    "  .spec.zz: field not declared in schema"
+                ),
+            ),
+        ],
+    )
+    def test_what_is_applied_has_no_unknown_fields(self, kind: kinds.Kind, body: bytes, says: str, mode: str) -> None:
+        with pytest.raises(status.StatusError) as caught:
+            bodies.for_apply(body, kind, mode)
+        assert (caught.value.code, caught.value.message) == (400, f"failed to create typed patch object {says}")
+
+    def test_what_is_applied_may_repeat_itself_unless_that_is_refused(self) -> None:
+        body = b"metadata: {name: f}\nspec:\n  a: '1'\n  a: '2'\n"
+        text = 'line 4: key "a" already set in map'
+        assert bodies.for_apply(body, self.FOO, "Warn")[1] == [text]
+        document, warnings = bodies.for_apply(body, self.FOO, "Ignore")
+        assert (document["spec"], warnings) == ({"a": "2"}, [])
+        with pytest.raises(status.StatusError) as caught:
+            bodies.for_apply(body, self.FOO, "Strict")
+        assert caught.value.message == f"error strict decoding YAML: yaml: unmarshal errors:\n  {text}"
+
+    def test_a_kind_without_a_schema_takes_what_it_gets(self) -> None:
+        free = kinds.Kind(group="a.b", version="v1", kind="C", plural="cs", singular="c", namespaced=False)
+        document, warnings = bodies.for_apply(b"metadata: {name: f}\nany: {thing: 1}", free, "Strict")
+        assert (document["any"], warnings) == ({"thing": 1}, [])
+
+    @pytest.mark.parametrize("kind", [CONFIG_MAPS, FOO])
+    def test_of_a_patch_the_patch_is_refused_and_nothing_of_the_object_is_quoted(self, kind: kinds.Kind) -> None:
+        patched = {"metadata": {"name": "f"}, "foo": "hush"}
+        with pytest.raises(status.StatusError) as caught:
+            bodies.check_patched(patched, kind, "Strict", ['duplicate field "metadata.name"'])
+        text = 'strict decoding error: duplicate field "metadata.name", unknown field "foo"'
+        assert caught.value.code == 422
+        assert [(cause.field, cause.message) for cause in caught.value.causes] == [("patch", f"Invalid value: {text}")]
+        assert "hush" not in caught.value.message
+
+    def test_a_wrong_type_in_a_patch_is_refused_as_the_patch(self) -> None:
+        with pytest.raises(status.StatusError, match="cannot unmarshal number") as caught:
+            bodies.check_patched({"metadata": {}, "data": {"a": 1}}, CONFIG_MAPS, "Ignore", [])
+        assert caught.value.code == 422
+
+
 class TestDocument:
     def test_checked_by_its_message(self) -> None:
         found = bodies.document(b'{"spec":{"replicas":3}}', JSON, "Scale", "autoscaling/v1", "autoscaling.v1.Scale")
@@ -251,10 +350,10 @@ class TestDocument:
         assert caught.value.code == 400
 
     def test_yaml_is_parsed_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        parses = mock.Mock(side_effect=yaml_document.load)
-        monkeypatch.setattr(yaml_document, "load", parses)
+        parses = mock.Mock(side_effect=yaml_document.load_with_repeats)
+        monkeypatch.setattr(yaml_document, "load_with_repeats", parses)
         _, warnings = bodies.for_kind(b"data: {a: x, a: z}", "application/yaml", CONFIG_MAPS, "Warn")
-        assert warnings == ['duplicate field "data.a"']
+        assert warnings == ['line 1: key "a" already set in map']
         assert parses.call_count == 1
 
 

@@ -15,6 +15,7 @@ from handfast.apiserver import (
 from handfast.rules import (
     flow,
     networks,
+    user_names,
 )
 
 KNOWN = identity.AUTHENTICATED
@@ -36,7 +37,7 @@ HERE, THERE = "192.0.2.1", "192.0.2.2"
 def used_up(flows: flows_module.Flows, user: identity.User, info: request.RequestInfo, source: str = HERE) -> int:
     """How many requests are allowed at once."""
     count = 0
-    while flows.wait(user, info, source, 0.0) == 0.0:
+    while flows.wait_of_user(user, info, source, 0.0) == 0.0:
         count += 1
     return count
 
@@ -47,15 +48,23 @@ class TestFlows:
     def test_users_are_counted_by_name(self) -> None:
         flows = flows_module.Flows(self.DEFAULTS)
         assert used_up(flows, ALICE, PODS) == 1600
-        assert flows.wait(ALICE, CSR, THERE, 0.0) == pytest.approx(1 / 400)
-        assert flows.wait(BOB, PODS, HERE, 0.0) == 0.0
-        assert flows.wait(ALICE, PODS, HERE, 0.0026) == 0.0
+        assert flows.wait_of_user(ALICE, CSR, THERE, 0.0) == pytest.approx(1 / 400)
+        assert flows.wait_of_user(BOB, PODS, HERE, 0.0) == 0.0
+        assert flows.wait_of_user(ALICE, PODS, HERE, 0.0026) == 0.0
+
+    def test_the_identity_service_has_a_budget_of_its_own(self) -> None:
+        """Ten thousand workloads that start at once ask for a certificate each."""
+        flows = flows_module.Flows(self.DEFAULTS)
+        service = identity.User(user_names.MESH_IDENTITY, ("system:serviceaccounts", KNOWN), method="service-account")
+        reviews = request.parse("POST", "/apis/authentication.k8s.io/v1/tokenreviews")
+        assert used_up(flows, service, reviews) == 20_000
+        assert flows.wait_of_user(ACCOUNT, PODS, HERE, 0.0) == 0.0
 
     def test_the_operator_and_health_are_never_refused(self) -> None:
         flows = flows_module.Flows(self.DEFAULTS)
         used_up(flows, ALICE, PODS)
-        assert {flows.wait(ADMIN, PODS, HERE, 0.0) for _ in range(5000)} == {0.0}
-        assert {flows.wait(ALICE, READY, HERE, 0.0) for _ in range(5000)} == {0.0}
+        assert {flows.wait_of_user(ADMIN, PODS, HERE, 0.0) for _ in range(5000)} == {0.0}
+        assert {flows.wait_of_user(ALICE, READY, HERE, 0.0) for _ in range(5000)} == {0.0}
 
     def test_renewals_have_a_budget_of_their_own(self) -> None:
         flows = flows_module.Flows(self.DEFAULTS)
@@ -67,75 +76,75 @@ class TestFlows:
         flows = flows_module.Flows(self.DEFAULTS)
         for number in range(100):
             used_up(flows, JOIN, CSR, f"198.51.100.{number}")
-        assert flows.wait(OTHER_JOIN, CSR, THERE, 0.0) > 0.0
+        assert flows.wait_of_user(OTHER_JOIN, CSR, THERE, 0.0) > 0.0
         assert used_up(flows, NODE, CSR) == 20
-        assert flows.wait(ALICE, CSR, HERE, 0.0) == 0.0
+        assert flows.wait_of_user(ALICE, CSR, HERE, 0.0) == 0.0
 
     def test_joins_are_counted_by_token_and_source(self) -> None:
         flows = flows_module.Flows(self.DEFAULTS)
         assert used_up(flows, JOIN, CSR) == 200
-        assert flows.wait(JOIN, CSR, HERE, 0.0) == pytest.approx(1 / 50)
-        assert flows.wait(JOIN, CSR, THERE, 0.0) == 0.0
-        assert flows.wait(OTHER_JOIN, CSR, HERE, 0.0) == 0.0
+        assert flows.wait_of_user(JOIN, CSR, HERE, 0.0) == pytest.approx(1 / 50)
+        assert flows.wait_of_user(JOIN, CSR, THERE, 0.0) == 0.0
+        assert flows.wait_of_user(OTHER_JOIN, CSR, HERE, 0.0) == 0.0
 
     def test_joins_have_a_ceiling(self) -> None:
         flows = flows_module.Flows(limits.Limits(join_burst=2, joins_burst=5, joins_per_second=1.0))
-        allowed = [flows.wait(JOIN, CSR, f"198.51.100.{number}", 0.0) == 0.0 for number in range(20)]
+        allowed = [flows.wait_of_user(JOIN, CSR, f"198.51.100.{number}", 0.0) == 0.0 for number in range(20)]
         assert sum(allowed) == 5
         # What the ceiling refused has cost the machine nothing of its own budget.
-        assert [flows.wait(JOIN, CSR, "198.51.100.19", 3.0) == 0.0 for _ in range(3)] == [True, True, False]
+        assert [flows.wait_of_user(JOIN, CSR, "198.51.100.19", 3.0) == 0.0 for _ in range(3)] == [True, True, False]
 
     def test_service_accounts_are_counted_by_source(self) -> None:
         flows = flows_module.Flows(self.DEFAULTS)
         assert used_up(flows, ACCOUNT, PODS) == 800
-        assert flows.wait(ACCOUNT, PODS, THERE, 0.0) == 0.0
+        assert flows.wait_of_user(ACCOUNT, PODS, THERE, 0.0) == 0.0
 
     def test_strangers_are_counted_by_source_and_only_once(self) -> None:
         flows = flows_module.Flows(limits.Limits(anonymous_burst=2))
-        asked = [flows.stranger(HERE, "/version", 0.0) for _ in range(3)]
+        asked = [flows.wait_of_stranger(HERE, "/version", 0.0) for _ in range(3)]
         assert asked == [0.0, 0.0, pytest.approx(1 / 50)]
-        assert flows.stranger(THERE, "/version", 0.0) == 0.0
-        assert flows.wait(identity.ANONYMOUS, PODS, HERE, 0.0) == 0.0
-        assert flows.wait(identity.ANONYMOUS, READY, HERE, 0.0) == 0.0
+        assert flows.wait_of_stranger(THERE, "/version", 0.0) == 0.0
+        assert flows.wait_of_user(identity.ANONYMOUS, PODS, HERE, 0.0) == 0.0
+        assert flows.wait_of_user(identity.ANONYMOUS, READY, HERE, 0.0) == 0.0
 
     def test_probes_do_not_suffer_from_what_else_their_source_asks(self) -> None:
         flows = flows_module.Flows(limits.Limits(anonymous_burst=2))
-        while flows.stranger(HERE, "/version", 0.0) == 0.0:
+        while flows.wait_of_stranger(HERE, "/version", 0.0) == 0.0:
             pass
-        assert [flows.stranger(HERE, "/readyz?verbose", 0.0) == 0.0 for _ in range(3)] == [True, True, False]
+        assert [flows.wait_of_stranger(HERE, "/readyz?verbose", 0.0) == 0.0 for _ in range(3)] == [True, True, False]
 
     def test_refused_credentials_count_for_their_source(self) -> None:
         flows = flows_module.Flows(limits.Limits(anonymous_burst=3))
-        assert [flows.failed(HERE, 0.0) == 0.0 for _ in range(4)] == [True, True, True, False]
-        assert flows.exhausted(HERE, 0.0) > 0.0
-        assert flows.exhausted("192.0.2.99", 0.0) == 0.0
+        assert [flows.wait_after_refusal(HERE, 0.0) == 0.0 for _ in range(4)] == [True, True, True, False]
+        assert flows.wait_of_refused_source(HERE, 0.0) > 0.0
+        assert flows.wait_of_refused_source("192.0.2.99", 0.0) == 0.0
         # Looking takes nothing.
-        assert flows.exhausted(HERE, 1.0) == 0.0 == flows.failed(HERE, 1.0)
+        assert flows.wait_of_refused_source(HERE, 1.0) == 0.0 == flows.wait_after_refusal(HERE, 1.0)
         # Whoever only asks without a credential does not pay for it, nor the other way round.
-        assert flows.stranger(HERE, "/version", 0.0) == 0.0
-        assert flows.wait(ALICE, PODS, HERE, 0.0) == 0.0
+        assert flows.wait_of_stranger(HERE, "/version", 0.0) == 0.0
+        assert flows.wait_of_user(ALICE, PODS, HERE, 0.0) == 0.0
 
     def test_an_ipv6_network_is_one_source(self) -> None:
         flows = flows_module.Flows(limits.Limits(anonymous_burst=3, join_burst=3))
         for number in range(3):
-            assert flows.stranger(f"2001:db8::{number:x}", "/version", 0.0) == 0.0
-            assert flows.wait(JOIN, CSR, f"2001:db8::{number:x}", 0.0) == 0.0
-        assert flows.stranger("2001:db8::ffff", "/version", 0.0) > 0.0
-        assert flows.wait(JOIN, CSR, "2001:db8::ffff", 0.0) > 0.0
-        assert flows.stranger("2001:db8:0:1::", "/version", 0.0) == 0.0
+            assert flows.wait_of_stranger(f"2001:db8::{number:x}", "/version", 0.0) == 0.0
+            assert flows.wait_of_user(JOIN, CSR, f"2001:db8::{number:x}", 0.0) == 0.0
+        assert flows.wait_of_stranger("2001:db8::ffff", "/version", 0.0) > 0.0
+        assert flows.wait_of_user(JOIN, CSR, "2001:db8::ffff", 0.0) > 0.0
+        assert flows.wait_of_stranger("2001:db8:0:1::", "/version", 0.0) == 0.0
 
     def test_lifted_limits_bound_nothing(self) -> None:
         flows = flows_module.Flows(limits.Limits(lifted=True, user_burst=1, anonymous_burst=1))
         for _ in range(3):
-            assert flows.wait(ALICE, PODS, HERE, 0.0) == 0.0
-            assert flows.stranger(HERE, "/version", 0.0) == 0.0
-            assert flows.failed(HERE, 0.0) == 0.0
+            assert flows.wait_of_user(ALICE, PODS, HERE, 0.0) == 0.0
+            assert flows.wait_of_stranger(HERE, "/version", 0.0) == 0.0
+            assert flows.wait_after_refusal(HERE, 0.0) == 0.0
 
     def test_flows_remembered_are_bounded(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(flows_module, "_CALLERS", 10)
         flows = flows_module.Flows(self.DEFAULTS)
         for number in range(25):
-            flows.wait(identity.User(f"u{number}", (KNOWN,)), PODS, HERE, 0.0)
+            flows.wait_of_user(identity.User(f"u{number}", (KNOWN,)), PODS, HERE, 0.0)
         assert 0 < len(flows._callers) <= 10
 
 
@@ -267,7 +276,7 @@ class TestBytes:
         assert paid(flows, NODE, EVENTS, body=100) == ""
         asked = []
         for _ in range(4):
-            asked.append(flows.wait(NODE, EVENTS, HERE, 0.0) == 0.0)
+            asked.append(flows.wait_of_user(NODE, EVENTS, HERE, 0.0) == 0.0)
             paid(flows, NODE, EVENTS, body=100)
         assert asked == [True, True, True, False]
 
@@ -309,7 +318,7 @@ class TestDefaults:
         for machine in range(1000):
             started = machine * 0.03
             for _ in range(10):
-                assert flows.wait(JOIN, CSR, f"10.0.{machine // 250}.{machine % 250}", started) == 0.0
+                assert flows.wait_of_user(JOIN, CSR, f"10.0.{machine // 250}.{machine % 250}", started) == 0.0
 
     def test_a_thousand_machines_behind_one_address_join_with_one_token(self) -> None:
         """Each with a request of 2 KiB that is stored as 4, signed and asked for twice; within 30 seconds."""
@@ -353,20 +362,20 @@ class TestDefaults:
         flows = flows_module.Flows(limits.Limits())
         for node in range(1000):
             for _ in range(20):
-                assert flows.wait(ACCOUNT, PODS, f"10.0.{node // 250}.{node % 250}", 0.0) == 0.0
+                assert flows.wait_of_user(ACCOUNT, PODS, f"10.0.{node // 250}.{node % 250}", 0.0) == 0.0
 
     def test_a_kubelet_at_its_own_limits(self) -> None:
         """50 requests and 50 events a second, with bursts of 100 each, and its leases."""
         flows = flows_module.Flows(limits.Limits())
         for _ in range(200):
-            assert flows.wait(NODE, PODS, HERE, 0.0) == 0.0
+            assert flows.wait_of_user(NODE, PODS, HERE, 0.0) == 0.0
         for tick in range(2000):
-            assert flows.wait(NODE, PODS, HERE, tick / 102) == 0.0
+            assert flows.wait_of_user(NODE, PODS, HERE, tick / 102) == 0.0
 
     def test_kubectl_at_its_own_limits(self) -> None:
         """A burst of 300, then 50 a second: five of them at once."""
         flows = flows_module.Flows(limits.Limits())
         for _ in range(5 * 300):
-            assert flows.wait(ALICE, PODS, HERE, 0.0) == 0.0
+            assert flows.wait_of_user(ALICE, PODS, HERE, 0.0) == 0.0
         for tick in range(2000):
-            assert flows.wait(ALICE, PODS, HERE, tick / 250) == 0.0
+            assert flows.wait_of_user(ALICE, PODS, HERE, tick / 250) == 0.0

@@ -19,8 +19,12 @@ from handfast.apiserver.access import authn, client_cas, impersonation, service_
 from handfast.apiserver.admission import token_limits as enforcing
 from handfast.apiserver.admission import webhook_client
 from handfast.bootstrap import cluster_info, jws, token_limits
+from handfast.mesh.injector import handler, reports
 from handfast.pki import chains
 from handfast.rules import networks, proxy_protocol
+from handfast.rules.envoy import bootstrap as envoy_start
+from handfast.rules.envoy import http
+from handfast.rules.mesh import admission_reviews, announced, port_annotations
 from handfast.rules.rbac import escalation, grants
 from handfast.rules.tokens import requests
 from handfast.rules.webhooks import answers, configurations
@@ -28,6 +32,7 @@ from handfast.runtime import proxied
 from handfast.serving import aiohttp_parts, buckets, rates
 from handfast.store.sqlite import space
 from handfast.telemetry import rotating
+from handfast.wire import channel, port_policies
 
 REFERENCE = pathlib.Path(__file__).parents[3] / "docs" / "reference" / "limits.md"
 
@@ -114,6 +119,25 @@ FIXED = {
     "a webhook's answer": _bytes(webhook_client.MAX_ANSWER),
     "a webhook's time": f"its `timeoutSeconds`, 1 to 30, else {configurations._DEFAULT_SECONDS} s",
     "values of a webhook's answer, and of its patch": f"{answers.MAX_VALUES:,}",
+    "a review that the injector answers": (
+        f"{_bytes(admission_reviews.MAX_BYTES)}, {admission_reviews.MAX_VALUES:,} values, {handler.BODY_SECONDS:g} s"
+    ),
+    "bodies on their way to the injector": _bytes(handler._MOST_HELD),
+    "an annotation about ports": f"{port_annotations.MAX_LENGTH:,} characters, {port_annotations.MOST_PARTS:,} parts",
+    "Events of the injector": (
+        f"{1 / reports._PAUSE_SECONDS:g} a second, {reports.MOST_WAITING} waiting, each once in {reports._AGAIN_SECONDS:g} s"
+    ),
+    "what an agent of the mesh is told": (
+        f"{_bytes(channel._LARGEST)}, {announced.MOST_DENIED:,} denied names and as many certificates, "
+        f"{announced.MOST_ROWS:,} rows of policy for what is enforced and as many for audit"
+    ),
+    "what a proxy of the mesh holds of one HTTP/2 stream that nobody reads": (
+        f"{_bytes(http.STREAM_WINDOW)} on each side"
+    ),
+    "connections of clients that a proxy of the mesh holds": (
+        f"half of the files that may be open less {envoy_start._OTHER_FILES}, {envoy_start._FEWEST} to {envoy_start._MOST:,}"
+    ),
+    "paths of probes of one port": f"{port_policies.MOST_PATHS}, of {port_policies.MOST_PATH:,} characters each",
     "warnings of one webhook's answer": str(answers.MAX_WARNINGS),
     # No interface tells it.
     "TLS 1.2 sessions that can be resumed by number": "20,480",

@@ -48,7 +48,6 @@ def test_the_most_wanted_shape_that_there_is_is_chosen(header: str, kind: str, v
         "text/html",
         "application/vnd.kubernetes.protobuf",
         "application/cbor",
-        "application/yaml",
         "application/json;q=0",
         "application/json;q=-1",
         "application/json;as=Nonsense;v=v1;g=meta.k8s.io",
@@ -64,6 +63,21 @@ def test_not_acceptable(header: str) -> None:
         negotiate.shape(header)
     assert (caught.value.code, caught.value.reason) == (406, "NotAcceptable")
     assert "application/json" in caught.value.message
+
+
+def test_yaml_is_another_name_for_the_same_bytes() -> None:
+    assert negotiate.shape("application/yaml, application/json") == negotiate.Shape(
+        negotiate.OBJECT, media="application/yaml"
+    )
+    table = negotiate.shape("application/yaml;as=Table;v=v1;g=meta.k8s.io")
+    assert (table.kind, table.media) == (negotiate.TABLE, "application/yaml")
+
+
+def test_what_is_only_asked_is_no_table() -> None:
+    with pytest.raises(status.StatusError, match="media types") as caught:
+        negotiate.shape(TABLE, plain=True)
+    assert "Table" not in caught.value.message
+    assert negotiate.shape(f"{TABLE},application/json", plain=True) == negotiate.PLAIN
 
 
 def test_the_memory_of_headers_is_bounded() -> None:

@@ -52,7 +52,7 @@ class Line:
             authorizers=authorizers,
             standing=standing.Standing(authenticator, authorizers, self.clock),
             resources=mock.Mock(answer=answer_later),
-            nonresources=mock.Mock(answer=answer),
+            nonresources=mock.Mock(answer=answer_later),
             auditor=audit.Audit(self.metrics),
             holds=loop_holds.LoopHolds(self.metrics, self.clock),
             limits=limit or limits.Limits(lifted=True),
@@ -139,8 +139,10 @@ class TestOutcomes:
             assert left() == []
 
     async def test_the_client_went_away(self) -> None:
+        line = Line(ConnectionResetError())
         with pytest.raises(ConnectionResetError):
-            await Line(ConnectionResetError()).ask()
+            await line.ask()
+        assert 'code="499"' in line.counted()
 
     async def test_a_request_that_holds_the_event_loop_is_named(self) -> None:
         def slow(call: calls.Call) -> answers.Answer:

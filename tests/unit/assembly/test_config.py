@@ -23,6 +23,20 @@ def test_what_is_not_set_has_its_default():
         advertise=(),
         store="store.db",
         admin_listen=Address("127.0.0.1", 9990),
+        mesh=False,
+        identity_listen=Address("127.0.0.1", 8080),
+        identity_admin_listen=Address("127.0.0.1", 9992),
+        identity_advertise=None,
+        destination_listen=Address("127.0.0.1", 8086),
+        destination_admin_listen=Address("127.0.0.1", 9996),
+        destination_advertise=None,
+        policy_listen=Address("127.0.0.1", 8090),
+        policy_advertise=None,
+        agents_listen=Address("127.0.0.1", 8089),
+        agents_advertise=None,
+        injector_listen=Address("127.0.0.1", 8443),
+        injector_admin_listen=Address("127.0.0.1", 9995),
+        injector_advertise=None,
         controllers=("*",),
         leader_elect=False,
         log_level="info",
@@ -37,6 +51,9 @@ def test_what_is_not_set_has_its_default():
         ledger_retention_days=90,
         protect_living_nodes=True,
         machines=False,
+        machine_config_listen=Address("127.0.0.1", 22623),
+        machine_config_admin_listen=Address("127.0.0.1", 9991),
+        machine_config_trusted_networks="none",
         join_within=datetime.timedelta(hours=2),
         cluster_signing_duration=datetime.timedelta(hours=8760),
         cluster_signing_cert_file=None,
@@ -227,3 +244,14 @@ def test_a_template_with_values_holds_them_and_nothing_else():
 def test_the_recovery_window(text, hours):
     window = resolve({"node_recovery_window": text}).configuration.node_recovery_window
     assert window == datetime.timedelta(hours=hours)
+
+
+def test_an_address_that_others_are_told_leads_somewhere():
+    chosen = resolve({"injector_advertise": "192.0.2.1:8443"}).configuration
+    assert chosen.injector_advertise == Address("192.0.2.1", 8443)
+
+
+@pytest.mark.parametrize("text", ["192.0.2.1:0", "0.0.0.0:8443", "[::]:8443", "192.0.2.1", "injector.example:8443"])
+def test_an_address_to_which_nobody_can_connect_is_not_told_to_others(text):
+    with pytest.raises(config.Invalid, match="--injector-advertise"):
+        resolve({"injector_advertise": text})

@@ -55,7 +55,8 @@ async def test_served_and_gone(place):
 async def test_standard_output_is_no_place_for_the_audit_log(place, capfd, path):
     async with init.served(place, configuration(audit_log_path=path), clock.SystemClock()) as client:
         await over_api.version(client)
-    assert capfd.readouterr().out == ""
+    # A slow machine may log that a request held the loop: that is no line of an audit log.
+    assert "auditID" not in capfd.readouterr().out
     assert not (place.audit / "audit.log").exists()
 
 

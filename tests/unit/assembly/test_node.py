@@ -36,7 +36,7 @@ class Machine:
         )
         self.config(self.where.bootstrap_kubeconfig)
         monkeypatch.setattr(api, "Client", self.connected)
-        monkeypatch.setattr(requests, "obtain", self.issue)
+        monkeypatch.setattr(requests, "file_and_wait", self.issue)
 
     def connected(self, transport):
         self.client.transport = transport
@@ -250,3 +250,32 @@ async def test_the_agent_runs_with_what_the_configuration_says(machine, monkeypa
         "feature gate Other is not known and was ignored",
         "the node agent starts",
     ]
+
+
+class TestMachineBelow:
+    def test_nothing_is_opened_where_no_configuration_is_followed(self, tmp_path):
+        with node.machine_below(node_config.resolve({"root": str(tmp_path / "none")}, {})) as machine_state:
+            assert machine_state is None
+
+    def test_the_records_are_there_before_the_agent_starts(self, tmp_path):
+        resolved = node_config.resolve({"root": str(tmp_path), "machine_config": "true"}, {})
+        with node.machine_below(resolved) as machine_state:
+            assert machine_state is not None
+            assert (tmp_path / "var/lib/handfast/configuration/kept").is_dir()
+
+    @pytest.mark.parametrize(("name", "words"), [("file", "a part of this path is a file"), ("none", "no such file")])
+    def test_a_root_that_cannot_be_used_is_refused_with_the_flag(self, tmp_path, name, words):
+        (tmp_path / "file").write_text("")
+        resolved = node_config.resolve({"root": str(tmp_path / name), "machine_config": "true"}, {})
+        with pytest.raises(errors.Refused, match=words) as caught, node.machine_below(resolved):
+            pass
+        assert "name another directory with --root" in (caught.value.hint or "")
+
+    def test_a_root_that_cannot_be_written_is_refused_before_the_agent_starts(self, tmp_path, monkeypatch):
+        def read_only(*_, **__):
+            raise OSError(30, "Read-only file system")
+
+        resolved = node_config.resolve({"root": str(tmp_path), "machine_config": "true"}, {})
+        monkeypatch.setattr("os.mkdir", read_only)
+        with pytest.raises(errors.Refused, match="read-only file system"), node.machine_below(resolved):
+            pass

@@ -52,21 +52,25 @@ def test_each_goes_before_the_next():
 
 
 def test_every_flag():
-    found = resolve(
-        {
-            "bootstrap_kubeconfig": "/b",
-            "kubeconfig": "/k",
-            "cert_dir": "/c",
-            "node_name": " N ",
-            "node_ip": "192.0.2.1, 2001:DB8::1",
-            "rotate_certificates": "true",
-            "rotate_server_certificates": "TRUE",
-            "static_pods_dir": "/s",
-            "listen": "[::1]:1",
-            "proxy_protocol_from": "10.0.0.0/29",
-            "verbosity": "4",
-        }
-    )
+    flags = {
+        "bootstrap_kubeconfig": "/b",
+        "kubeconfig": "/k",
+        "cert_dir": "/c",
+        "node_name": " N ",
+        "node_ip": "192.0.2.1, 2001:DB8::1",
+        "rotate_certificates": "true",
+        "rotate_server_certificates": "TRUE",
+        "static_pods_dir": "/s",
+        "listen": "[::1]:1",
+        "proxy_protocol_from": "10.0.0.0/29",
+        "feature_gates": "Nonsense=true",
+        "verbosity": "4",
+        "machine_config": "true",
+        "root": "/mnt",
+        "machine_config_server": "https://192.0.2.1:22623",
+    }
+    assert list(flags) == [setting.field for setting in node_config._SETTINGS]
+    found = resolve(flags)
     assert (str(found.bootstrap_kubeconfig), str(found.kubeconfig), str(found.cert_dir)) == ("/b", "/k", "/c")
     assert (found.node_name, found.node_ip) == ("n", ("192.0.2.1", "2001:db8::1"))
     assert str(found.static_pods_dir) == "/s"
@@ -75,6 +79,9 @@ def test_every_flag():
     assert found.listen == addresses.Address("::1", 1)
     assert found.proxy_protocol_from == "10.0.0.0/29"
     assert found.log_level == "debug"
+    assert (found.machine_config, found.root) == (True, pathlib.Path("/mnt"))
+    assert found.machine_config_server == "https://192.0.2.1:22623"
+    assert "Nonsense" in "".join(found.warnings)
 
 
 def test_paths_become_absolute():
@@ -206,3 +213,42 @@ class TestFeatureGates:
         assert resolve(text="featureGates: {Other: true}\n").warnings == (
             "feature gate Other is not known and was ignored",
         )
+
+
+class TestMachineConfig:
+    def test_it_is_off_and_the_root_is_the_machines(self):
+        found = resolve()
+        assert (found.machine_config, found.root, found.machine_config_server) == (False, pathlib.Path("/"), "")
+
+    def test_the_bootstrap_kubeconfig_is_the_one_that_the_configuration_brings(self):
+        served = "/mnt/etc/kubernetes/kubeconfig"
+        on = {"machine_config": "true", "root": "/mnt"}
+        usual = node_config.BOOTSTRAP_KUBECONFIG
+        assert resolve(on).bootstrap_kubeconfig == pathlib.Path(served)
+        assert resolve(on, exists={usual, served}.__contains__).bootstrap_kubeconfig == pathlib.Path(served)
+        # Who has just joined by a token has another one.
+        assert resolve(on, exists={usual}.__contains__).bootstrap_kubeconfig == pathlib.Path(usual)
+        assert resolve({**on, "bootstrap_kubeconfig": "/x"}).bootstrap_kubeconfig == pathlib.Path("/x")
+        assert resolve({"root": "/mnt"}, exists={served}.__contains__).bootstrap_kubeconfig is None
+
+    def test_a_server_is_a_url_of_a_host_and_a_port(self):
+        for good in ("https://192.0.2.1:22623", "https://[fd00::1]:22623/", "https://api.example"):
+            environ = {"HANDFAST_MACHINE_CONFIG_SERVER": good}
+            assert resolve(environ=environ).machine_config_server == good.rstrip("/")
+        for bad in (
+            "http://x",
+            "x:1",
+            "https://",
+            "https://x/config/worker",
+            "https://a:b@x",
+            "https://x:1x",
+            "https://x?a",
+        ):
+            with pytest.raises(config.Invalid) as caught:
+                resolve({"machine_config_server": bad})
+            assert f'the value "{bad}" is not an https URL of a host and a port' in caught.value.message
+
+    def test_it_is_no_key_of_a_kubelets_file(self):
+        found = resolve(text="machineConfig: true\nroot: /mnt\n")
+        assert (found.machine_config, found.root) == (False, pathlib.Path("/"))
+        assert found.warnings == (f"{FILE}: ignored, since this agent has no use for them: machineConfig, root",)

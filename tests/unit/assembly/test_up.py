@@ -14,6 +14,7 @@ from handfast import errors
 from handfast.assembly import config, up
 from handfast.datadir import endpoints, layout
 from handfast.runtime import children, files, routes, supervisor, tls, watchdog
+from tests.unit.pki import making
 
 
 class Console:
@@ -39,15 +40,21 @@ class Console:
 PREPARED = b'{"done": [], "seconds": 1000000.0, "warning": null}'
 
 
+MESH_PORTS = (
+    *("identity", "identity_admin", "destination", "destination_admin", "policy", "agents"),
+    *("injector", "injector_admin"),
+)
+
+
 class FakeSupervisor:
     """Plays a whole life at once, and keeps what it was given."""
 
     made: "FakeSupervisor"
     error: errors.HandfastError | None = None
 
-    def __init__(self, roles, events, timing, first):
+    def __init__(self, roles, events, timing, first, *, beside):
         FakeSupervisor.made = self
-        self.roles, self.events, self.timing, self.first = roles, events, timing, first
+        self.roles, self.events, self.timing, self.first, self.beside = roles, events, timing, first, beside
 
     async def run(self):
         self.inheritable = [os.fstat(one).st_mode for role in self.roles for one in role.descriptors]
@@ -109,6 +116,83 @@ async def test_children_are_told_everything(place):
     assert made.document["controllersAdmin"] == f"http://{words[words.index('--admin-listen') + 1]}"
     assert console.events == [("info", "hello")]
     assert console.printed == PREPARED
+
+
+async def test_with_machines_their_configurations_are_served(place):
+    free = "127.0.0.1:0"
+    await run(place, machines=True, machine_config_listen=free, machine_config_admin_listen=free)
+    made = FakeSupervisor.made
+    assert [role.name for role in made.roles] == ["apiserver", "controllers", "machine-config"]
+    server = made.roles[2]
+    words = list(server.argv)
+    assert words[4:6] == ["serve", "machine-config"]
+    listen = words[words.index("--machine-config-listen") + 1]
+    assert made.document["machineConfig"] == f"https://{listen}"
+    assert made.document["machineConfigAdmin"] == f"http://{words[words.index('--machine-config-admin-listen') + 1]}"
+    assert int(words[words.index("--listen-fd") + 1]) in server.descriptors
+    assert list(made.first.argv)[-3:] == ["--machines", "--machine-config-listen", listen]
+
+
+async def test_with_a_mesh_its_services_run_and_their_tokens_are_kept_fresh(place, monkeypatch):
+    free = {f"{name}_listen": "127.0.0.1:0" for name in MESH_PORTS}
+    errands = []
+
+    async def child(role):
+        errands.append(list(role.argv)[4:])
+        return b'{"seconds": 3600}'
+
+    monkeypatch.setattr(children, "run_once", child)
+    await run(place, mesh=True, identity_advertise="192.0.2.7:8080", **free)
+    made = FakeSupervisor.made
+    names = [role.name for role in made.roles]
+    assert names[:3] == ["apiserver", "controllers", "identity"]
+    for role in made.roles[2:]:
+        words = list(role.argv)
+        assert words[words.index("--kubeconfig") + 1].startswith(str(place.mesh))
+        assert made.document[f"{role.name}Admin"] == f"http://{words[words.index(f'--{role.name}-admin-listen') + 1]}"
+    assert list(made.first.argv)[-1] == "--mesh"
+    assert len(made.beside) == 1
+    await made.roles[1].ready()
+    install, accounts = errands[1:]
+    assert install[:2] == ["mesh", "install"]
+    assert "identity.address=192.0.2.7:8080" in install
+    assert accounts == ["serve", "mesh-accounts", "--dir", str(place.root)]
+    # Once.
+    await made.roles[1].ready()
+    assert len(errands) == 3
+
+
+async def test_services_of_the_mesh_that_listen_everywhere_are_known_by_an_address_that_leads_there(place, monkeypatch):
+    monkeypatch.setattr(routes, "source", lambda _: "192.0.2.9")
+    words = []
+
+    async def child(role):
+        words.extend(role.argv)
+        return b'{"seconds": 3600}'
+
+    monkeypatch.setattr(children, "run_once", child)
+    free = {f"{name}_listen": "127.0.0.1:0" for name in MESH_PORTS} | {"policy_listen": "0.0.0.0:0"}
+    await run(place, mesh=True, injector_advertise="[2001:db8::1]:8443", destination_advertise="mesh.example:1", **free)
+    made = FakeSupervisor.made
+    await made.roles[1].ready()
+    port = made.document["policy"].rpartition(":")[2]
+    # Here it is reached by loopback, and by others at an address of this machine.
+    assert made.document["policy"] == f"127.0.0.1:{port}"
+    assert {f"policy.address=192.0.2.9:{port}", f"policy=192.0.2.9:{port}", "injector=[2001:db8::1]:8443"} <= set(words)
+    # A name is for workloads: an EndpointSlice has none.
+    assert "destination.address=mesh.example:1" in words
+    assert not [word for word in words if word.startswith("destination=")]
+
+
+async def test_a_mesh_that_was_not_installed_is_told_and_stops_nobody(place, monkeypatch):
+    async def child(_):
+        raise errors.Refused("no")
+
+    monkeypatch.setattr(children, "run_once", child)
+    console = await run(place, mesh=True, **{f"{name}_listen": "127.0.0.1:0" for name in MESH_PORTS})
+    await FakeSupervisor.made.roles[1].ready()
+    assert ("warning", "the mesh was not installed: no") in console.events
+    assert ("warning", "the tokens of the mesh's services were not renewed: no") in console.events
 
 
 @pytest.mark.parametrize("due, again", [(1e9, 3600.0), (0.0, 5.0), (60.0, 61.0), (4.5, 5.5)])
@@ -193,6 +277,40 @@ class TestPorts:
         place.pki.mkdir()
         place.ca_certificate.write_text("x")
         await run(place)
+        assert held == [True, False]
+
+    async def test_those_of_the_mesh_are_held_until_it_is_installed(self, place, monkeypatch):
+        held = []
+
+        async def life(self):
+            port = int(made().events.at.services["policy"].rpartition(":")[2])
+
+            def is_held():
+                with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=5):
+                    return True
+                return False
+
+            await made().roles[0].ready()
+            held.append(is_held())
+            await made().roles[1].ready()
+            held.append(is_held())
+
+        def made():
+            return FakeSupervisor.made
+
+        async def answers(*_):
+            return True
+
+        async def child(_):
+            return b'{"seconds": 3600}'
+
+        monkeypatch.setattr(FakeSupervisor, "run", life)
+        monkeypatch.setattr(supervisor, "answers", answers)
+        monkeypatch.setattr(children, "run_once", child)
+        monkeypatch.setattr(tls, "client_context", lambda _ca: None)
+        place.pki.mkdir()
+        place.ca_certificate.write_text("x")
+        await run(place, mesh=True, **{f"{name}_listen": "127.0.0.1:0" for name in MESH_PORTS})
         assert held == [True, False]
 
 
@@ -283,15 +401,27 @@ async def test_how_long_silence_is_borne_is_a_setting(place, seconds, silence):
     assert [one._context is None for one in asked] == [False, True]
 
 
-async def test_readiness_trusts_the_directorys_ca_only(place):
+async def test_readiness_trusts_the_directorys_ca_only(place, monkeypatch):
+    trusted = []
+
+    async def answers(address, path, context):
+        trusted.extend(context.get_ca_certs(binary_form=True))
+        return True
+
+    monkeypatch.setattr(supervisor, "answers", answers)
     await run(place)
     ready = FakeSupervisor.made.roles[0].ready
     with pytest.raises(errors.Refused, match=r"ca\.crt"):
         await ready()
     place.pki.mkdir()
     place.ca_certificate.write_text("garbage")
-    with pytest.raises(errors.Refused):
+    with pytest.raises(errors.Refused, match="the CA bundle holds no certificate"):
         await ready()
+    assert trusted == []
+    ca = making.ca()
+    place.ca_certificate.write_bytes(ca.pem)
+    assert await ready()
+    assert trusted == [ca.der]
 
 
 class TestFirstObjects:

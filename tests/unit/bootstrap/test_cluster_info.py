@@ -418,7 +418,7 @@ USER = "users: [{name: u, user: {token: abc}}]"
         ("a: [\npassword : x", "password"),
     ],
 )
-def test_what_may_not_be_signed(text: str, where: str):
+def test_only_a_text_without_credentials_may_be_signed(text: str, where: str):
     if not where:
         cluster_info.require_no_credentials(text)
         return

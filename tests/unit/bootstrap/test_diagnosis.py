@@ -204,8 +204,11 @@ def test_no_message_stands_for_two_causes():
 
 
 def test_every_trouble_has_a_row():
+    reasons = {reason for _, _, reason, *_ in ROWS}
     for trouble in TROUBLE:
-        assert diagnosis.explain(trouble, WHERE, "", None).hint
+        error = diagnosis.explain(trouble, WHERE, "", None)
+        assert error.reason in reasons
+        assert error.hint
 
 
 def test_an_answer_is_an_answer():

@@ -86,7 +86,7 @@ class TestChoose:
             self.BY_FILE, discovery_file=text, ca_file="ca" if is_url else None, endpoints=("b:1",)
         )
         plan = discovery.choose(offer)
-        assert isinstance(plan.method, discovery.ByFile)
+        assert isinstance(plan.method, discovery.ByDocument)
         assert (plan.method.source, plan.method.is_url, plan.signs) == (source, is_url, False)
         assert plan.method.ca_file == ("ca" if is_url else None)
         assert (plan.tls_token, [str(endpoint) for endpoint in plan.endpoints]) == (TOKEN, ["b:1"])

@@ -106,5 +106,6 @@ def test_of_server(text, url):
 
 @pytest.mark.parametrize("text", ["a.example:6443", "http://a.example", ""])
 def test_of_server_takes_urls_only(text):
-    with pytest.raises(errors.Refused):
+    with pytest.raises(errors.Refused) as caught:
         endpoints.of_server(text)
+    assert caught.value.reason == "BadEndpoint"

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Why a token works or does not: one row for each thing that can be wrong, and no secret in any of them."""
 
-import base64
 import datetime
 
 import pytest
 
 from handfast.bootstrap import first_objects, token_explanation, tokens
+from tests.unit.bootstrap.test_tokens import encoded
 
 NOW = datetime.datetime(2026, 11, 15, 12, tzinfo=datetime.UTC)
 SECRET = "0123456789abcdef"
@@ -15,10 +15,6 @@ ALL = [
     *("exists", "type", "name", "secret", "expiry", "signing", "authentication", "groups", "uses", "restrictions"),
     "rights",
 ]
-
-
-def packed(text):
-    return base64.b64encode(text.encode()).decode()
 
 
 def document(annotations=None, metadata=None, type_=None, **data):
@@ -72,25 +68,25 @@ ROWS = {
     "deleting": (document(metadata={"deletionTimestamp": "x"}), "exists", "is being deleted", False, False),
     "type": (document(type_="Opaque"), "type", "must be bootstrap.kubernetes.io/token", False, False),
     "base64": (document(token_id="?"), "type", "must be base64", False, False),
-    "name": (document(token_id=packed("zzzzzz")), "name", 'Expected: "bootstrap-token-zzzzzz"', False, False),
-    "secret": (document(token_secret=packed("short")), "secret", "does not have the form", False, False),
+    "name": (document(token_id=encoded("zzzzzz")), "name", 'Expected: "bootstrap-token-zzzzzz"', False, False),
+    "secret": (document(token_secret=encoded("short")), "secret", "does not have the form", False, False),
     "expired": (
-        document(expiration=packed("2026-11-15T11:30:00Z")),
+        document(expiration=encoded("2026-11-15T11:30:00Z")),
         "expiry",
         "expired 30m ago, at 2026-11-15T11:30:00Z",
         False,
         False,
     ),
-    "garbage": (document(expiration=packed("soon")), "expiry", "counts as expired", False, False),
+    "garbage": (document(expiration=encoded("soon")), "expiry", "counts as expired", False, False),
     "not for signing": (document(usage_bootstrap_signing=None), "signing", "not for verifying", False, True),
     "not for login": (
-        document(usage_bootstrap_authentication=packed("True")),
+        document(usage_bootstrap_authentication=encoded("True")),
         "authentication",
         "not for logging in",
         True,
         False,
     ),
-    "groups": (document(auth_extra_groups=packed("system:masters")), "groups", "is invalid", True, False),
+    "groups": (document(auth_extra_groups=encoded("system:masters")), "groups", "is invalid", True, False),
     "used up": (
         document({"handfast.dev/max-uses": "1", "handfast.dev/use-count": "1"}),
         "uses",
@@ -183,7 +179,7 @@ def test_no_sentence_shows_a_secret():
     ("made", "says"),
     [
         (document(usage_bootstrap_authentication=None), "none but to verify ConfigMap kube-public/cluster-info"),
-        (document(auth_extra_groups=packed("system:masters")), "none: it is not accepted"),
+        (document(auth_extra_groups=encoded("system:masters")), "none: it is not accepted"),
     ],
 )
 def test_what_its_bearer_may_not(made, says):

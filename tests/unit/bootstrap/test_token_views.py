@@ -73,6 +73,7 @@ class TestTable:
         rows = views(secret(), secret("8lbrjr.s8zlro7vs5y6n81m", ttl=7200)), NOW
         head, *lines = token_views.table(*rows).splitlines()
         assert head == HEAD
+        assert len(lines) == 2
         for line in lines:
             assert line.index("authentication,signing") == head.index("USAGES")
             assert line.index(GROUP) == head.index("EXTRA GROUPS")
@@ -193,7 +194,9 @@ class TestDocuments:
     def test_several_json_documents_are_concatenated(self):
         shown = views(secret(), secret("ghijkl.0123456789abcdef"))
         written = token_views.documents(map(token_views.document, shown), "json")
-        assert "}\n{" in written
+        first, second = written.split("}\n{")
+        found = [json.loads(text)["token"] for text in (first + "}", "{" + second)]
+        assert found == ["abcdef.0123456789abcdef", "ghijkl.0123456789abcdef"]
 
     def test_what_kubernetes_has_no_word_for(self):
         uses = json.dumps([{"time": "2026-11-15T18:00:00Z", "node": "n", "key": KEY, "source": "10.0.0.7"}])

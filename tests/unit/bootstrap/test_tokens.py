@@ -550,6 +550,7 @@ def test_a_broken_document_is_refused(made: Any, reason: str) -> None:
 def test_octets_that_are_no_text_match_nothing() -> None:
     found = tokens.read(document(token_secret=b"\xff" * 16, description=b"\xff", expiration=b"\xff"))
     assert found.token.secret == r"\xff" * 16
+    assert not tokens.is_well_formed(found.token.text)
     assert found.description == r"\xff"
     assert tokens.expired(found.expiration, NOW)
 

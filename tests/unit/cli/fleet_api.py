@@ -3,17 +3,17 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from handfast.api import status
 from handfast.api.merging import patch as merging
 from handfast.client import api
+from tests.unit.cli import reaching
 from tests.unit.controllers.fake_api import FakeClient
 
 
-class FleetApi(FakeClient):
+class FleetApi(reaching.Reached, FakeClient):
     """`defined`: the server has the kind of machine.openshift.io."""
 
     def __init__(self) -> None:
@@ -23,11 +23,6 @@ class FleetApi(FakeClient):
     @property
     def client(self) -> FleetApi:
         return self
-
-    @contextlib.asynccontextmanager
-    async def connected(self, path: str) -> AsyncIterator[FleetApi]:
-        assert path == "k"
-        yield self
 
     def machine(self, name: str) -> dict[str, Any]:
         return self.objects["machines", "openshift-machine-api", name]

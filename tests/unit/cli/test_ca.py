@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`handfast ca` on a directory that is not served: what is shown, what is refused, and what a step says."""
 
-import datetime as dt
+import datetime
 import json
 
 import pytest
@@ -9,12 +9,12 @@ import structlog
 
 from handfast.cli import main, output
 from handfast.datadir import layout, preparation
-from handfast.datadir.rotation import files as rotation_files
+from handfast.datadir.rotation import trust_files
 from handfast.rules import trust_rotation as rotation
 from handfast.runtime import files
 from handfast.runtime.addresses import Address
 
-NOW = dt.datetime.now(dt.UTC)
+NOW = datetime.datetime.now(datetime.UTC)
 
 
 def run(*arguments):
@@ -53,18 +53,18 @@ class TestShow:
         found = json.loads(capsys.readouterr().out)
         (ca,) = found["certificateAuthorities"]
         assert (ca["fingerprint"], ca["signs"], ca["unexpiredCertificates"]) == (
-            rotation_files.signing_ca(place),
+            trust_files.signing_ca(place),
             True,
             None,
         )
-        assert found["serviceAccountKeys"] == [{"keyID": rotation_files.signing_key_id(place), "signs": True}]
+        assert found["serviceAccountKeys"] == [{"keyID": trust_files.signing_key_id(place), "signs": True}]
         assert found["rotations"] == []
 
     @pytest.mark.parametrize("undoing, way", [(False, "under way; next is add"), (True, "being undone; next is add")])
     def test_a_rotation_is_told(self, place, capsys, undoing, way):
         for what in rotation.Target:
             state = rotation.State(target=what, old="old", new="new", undoing=undoing)
-            rotation_files.RotationDirectory.of(place, what).write(state)
+            trust_files.RotationDirectory.of(place, what).write(state)
         assert run("show", "--dir", place.root) == 0
         out = capsys.readouterr().out
         assert f"A rotation of the CA is {way}" in out
@@ -111,10 +111,10 @@ class TestRotate:
         assert capsys.readouterr().err.splitlines()[-1] == "reason: NoRotation"
 
     def test_what_waits_is_said_and_is_no_error(self, place, capsys):
-        old = rotation_files.signing_key_id(place)
+        old = trust_files.signing_key_id(place)
         done = tuple((step, NOW) for step in (rotation.Step.ADD, rotation.Step.PUBLISH))
         state = rotation.State(target=rotation.Target.TOKEN_KEY, old=old, new="new", done=done)
-        rotation_files.RotationDirectory.of(place, rotation.Target.TOKEN_KEY).write(state)
+        trust_files.RotationDirectory.of(place, rotation.Target.TOKEN_KEY).write(state)
         assert run("rotate", "--dir", place.root, "--service-account-key", "--all") == 0
         lines = capsys.readouterr().out.splitlines()
         assert lines[0] == "next: switch (sign tokens with the other key)"
@@ -125,11 +125,11 @@ class TestRotate:
 
     @pytest.mark.slow
     def test_to_the_end(self, place, capsys):
-        before = rotation_files.signing_ca(place)
+        before = trust_files.signing_ca(place)
         assert run("rotate", "--dir", place.root, "--all", "--unsafe-skip-wait") == 0
         out = capsys.readouterr().out
         assert [line.split()[1] for line in out.splitlines() if line.startswith("done:")] == [
             *("add", "publish", "switch", "reissue", "retire")
         ]
         assert out.splitlines()[-1] == "the rotation is over"
-        assert rotation_files.signing_ca(place) != before
+        assert trust_files.signing_ca(place) != before

@@ -13,7 +13,7 @@ from handfast.cli import main, output
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_every_shell_gets_a_script(shell, capsys):
     assert output.run(main.command, ["completion", shell]) == 0
-    assert "_HANDFAST_COMPLETE" in capsys.readouterr().out
+    assert f"_HANDFAST_COMPLETE={shell}_complete" in capsys.readouterr().out
 
 
 def test_another_shell_is_refused(capsys):

@@ -35,14 +35,19 @@ def test_show_says_where_each_value_comes_from(tmp_path, capsys, monkeypatch):
 
 
 def test_show_as_yaml_is_a_configuration_file(tmp_path, capsys):
-    assert run("show", "--dir", tmp_path, "--no-leader-elect", "-o", "yaml") == 0
-    text = capsys.readouterr().out
-    assert config.resolve({}, {}, config.parse(text.encode(), "f"), "f").configuration.store == "store.db"
+    flags = {"leader_elect": True, "log_level": "debug", "advertise": ["a:1", "b:2"]}
+    typed = ("--leader-elect", "--log-level", "debug", "--advertise", "a:1", "--advertise", "b:2")
+    assert run("show", "--dir", tmp_path, *typed, "-o", "yaml") == 0
+    read = config.parse(capsys.readouterr().out.encode(), "f")
+    meant = config.resolve(flags, {}, {}, "", config.UP_DEFAULTS)
+    assert config.resolve({}, {}, read, "f").configuration == meant.configuration
 
 
 def test_show_as_json_has_the_origins(tmp_path, capsys):
-    assert run("show", "--dir", tmp_path, "-o", "json") == 0
-    assert json.loads(capsys.readouterr().out)["origins"]["listen"] == "default"
+    assert run("show", "--dir", tmp_path, "--log-level", "debug", "-o", "json") == 0
+    origins = json.loads(capsys.readouterr().out)["origins"]
+    assert set(origins) == {setting.key for setting in config.SETTINGS}
+    assert {key: origin for key, origin in origins.items() if origin != "default"} == {"logLevel": "--log-level"}
 
 
 def test_a_named_file_must_exist(tmp_path, capsys):

@@ -102,8 +102,9 @@ def test_forbidden_says_what_to_do(reached: Reached, capsys: pytest.CaptureFixtu
     assert f"hint: {connecting.CHOOSE}\n" in capsys.readouterr().err
 
 
-def test_names_are_needed() -> None:
+def test_names_are_needed(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("approve") == 2
+    assert "missing argument 'NAME…'" in capsys.readouterr().err
 
 
 def test_requests_are_listed_with_their_node(reached: Reached, capsys: pytest.CaptureFixture[str]) -> None:
@@ -387,3 +388,33 @@ def test_machines_that_may_not_be_read_are_missing_checks(reached: Reached, caps
     reached.client.before = refuse
     assert run("explain", "a") == 0
     assert "note: some checks are missing: machines is forbidden" in capsys.readouterr().err
+
+
+def test_what_policies_say_is_shown(reached: Reached, capsys: pytest.CaptureFixture[str]) -> None:
+    rule = {"operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["certificatesigningrequests"]}
+    validation = {"expression": "size(object.spec.usages) > 0 && object.spec.username == 'x'", "message": "not x"}
+    spec = {"matchConstraints": {"resourceRules": [rule]}, "validations": [validation]}
+    reached.client.put("validatingadmissionpolicies", "only-x", spec=spec)
+    bound = {"policyName": "only-x", "validationActions": ["Warn"]}
+    reached.client.put("validatingadmissionpolicybindings", "everywhere", spec=bound)
+    reached.add("a")
+    assert run("explain", "a") == 0
+    shown = capsys.readouterr().out
+    assert "policy only-x, binding everywhere (Warn), on CREATE: fails: not x\n" in shown
+    assert "  expression: size(object.spec.usages) > 0 && object.spec.username == 'x'\n" in shown
+    assert "  false part: object.spec.username == 'x'\n  object.spec.username = \"joiner\"\n" in shown
+    assert run("explain", "a", "-o", "json") == 0
+    (row,) = json.loads(capsys.readouterr().out)["policies"]
+    assert (row["result"], row["inputs"]) == ("fails", {"object.spec.username": '"joiner"'})
+
+
+def test_who_may_not_read_policies_is_told_so(reached: Reached, capsys: pytest.CaptureFixture[str]) -> None:
+    reached.add("a")
+
+    def refuse(verb: str, plural: str, _name: str) -> None:
+        if plural == "validatingadmissionpolicies":
+            raise status.StatusError("Forbidden", "no")
+
+    reached.client.before = refuse
+    assert run("explain", "a") == 0
+    assert "note: admission policies could not be read: no" in capsys.readouterr().err

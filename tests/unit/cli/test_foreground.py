@@ -79,5 +79,5 @@ def test_an_error_is_passed_on() -> None:
     async def fail() -> None:
         raise errors.Unavailable("no")
 
-    with pytest.raises(errors.Unavailable):
+    with pytest.raises(errors.Unavailable, match="no"):
         foreground.run(fail(), "error")

@@ -222,6 +222,7 @@ class TestCluster:
 
         reached.before = fail
         assert run("--kubeconfig", "k") == 3
+        assert capsys.readouterr().err.splitlines()[-1] == "reason: ServiceUnavailable"
 
     def test_what_says_something_else_is_told(self, reached, capsys):
         reached.put("clusterroles", "kubeadm:get-nodes", rules=[])
@@ -275,5 +276,5 @@ class TestFirstStart:
         assert len(reached.calls) == calls
 
 
-def test_every_verb_is_told_apart():
+def test_the_outcomes_have_different_words():
     assert len({introduction.CREATED, introduction.KEPT, introduction.DIFFERENT}) == 3

@@ -63,7 +63,7 @@ class FakeDiscovery:
         self.asked |= {"text": text, "typed": [str(one) for one in typed]}
         return self.cluster()
 
-    async def document(self, url, ca):
+    async def fetch_document(self, url, ca):
         self.asked |= {"url": url, "ca": ca}
         return "from the URL"
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import shlex
 import socket
 from typing import Any
 
@@ -349,3 +350,7 @@ def test_paths_with_blanks_can_be_pasted(world):
         name="n", kubeconfig=world.root / "a b", certificate_directory=world.root, unit_directory=None
     )
     assert str(world.root / "a b") in plan.command()
+    # As it is shown to people, who have no unit: the last line of what they read.
+    unused: Any = None
+    shown = join_node.Joined(unused, plan, unused, join_node.Service())._next().splitlines()[-1]
+    assert shlex.split(shown) == plan.command()

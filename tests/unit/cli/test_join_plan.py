@@ -22,7 +22,7 @@ NOTHING = join_flags.Flags(
     discovery_file=None,
     discovery_ca_file=None,
     bootstrap_kubeconfig="no/such/file",
-    node=None,
+    node_plan=None,
     seconds=1.0,
     dry_run=False,
     print_kubeconfig=False,
@@ -80,7 +80,7 @@ def test_what_does_not_go_together_is_told_with_the_flags_and_a_next_step(flags,
 
 def test_the_plan_is_what_the_flags_say():
     plan = join_plan.choose(dataclasses.replace(BY_FILE, discovery_file="https://u/f", discovery_ca_file="c"))
-    assert (plan.method, plan.tls_token) == (discovery.ByFile("https://u/f", "c"), TOKEN)
+    assert (plan.method, plan.tls_token) == (discovery.ByDocument("https://u/f", "c"), TOKEN)
 
 
 def test_no_repr_of_flags_shows_a_token():

@@ -9,9 +9,7 @@ import stat
 import pytest
 
 from handfast.bootstrap import kubeconfig
-from handfast.cli import machine_credentials as command
 from handfast.cli import main, output
-from handfast.client import machine_credentials as client_credentials
 
 SERVER = "https://api-int.example:6443"
 
@@ -59,6 +57,12 @@ def test_a_person_is_told_what_to_type_next_and_never_the_key(tmp_path, capsys):
         (("create", "--kind", "worker", "--out", "o", "--ttl", "1h"), "--ttl does not go with"),
         (("create", "--kind", "worker", "--out", "o", "--server-ca", "f"), "--server-ca does not go with"),
         (("revoke", "--kind", "master", "--all"), "--all does not go with --kind master"),
+        (("revoke", "--kind", "worker", "--all", "--after-rollout"), "--all does not go with --after-rollout"),
+        (("revoke", "--kind", "worker", "--no-wait", "--dry-run"), "--no-wait does not go with --dry-run"),
+        (("revoke", "--kind", "worker", "--timeout", "1m", "--dry-run"), "--timeout does not go with --dry-run"),
+        (("revoke", "--kind", "worker", "--timeout", "1m", "--no-wait"), "--timeout does not go with --no-wait"),
+        (("revoke", "--kind", "worker", "--timeout", "soon"), '--timeout: "soon" is no duration'),
+        (("revoke", "--kind", "infra"), "'infra' is not one of 'master', 'worker'"),
         (("revoke",), "missing option '--kind'"),
     ],
 )
@@ -80,36 +84,3 @@ def test_a_ca_that_is_none_is_refused_and_nothing_is_written(tmp_path, capsys):
     words = ("--kind", "master", "--server", SERVER, "--server-ca", tmp_path / "ca.crt", "--out", tmp_path / "o")
     assert run("create", *words) == 1
     assert not list((tmp_path / "o").iterdir())
-
-
-CUT = client_credentials.Open(
-    objects=("Secret n/a",),
-    requests=tuple(f"csr-{number}" for number in range(12)),
-    connections=3,
-    watches=2,
-    staying=("Secret n/own",),
-)
-
-
-def test_what_was_cut_and_what_stays_is_told():
-    text = command._cut_text("worker", CUT, dry_run=False)
-    assert text.splitlines() == [
-        "Secret n/a deleted",
-        "3 open connections and 2 open watches of it are refused",
-        f"12 open requests denied: {', '.join(CUT.requests[:10])}, …",
-        "1 tokens of single machines stay good; --all revokes them, too: Secret n/own",
-    ]
-
-
-def test_a_dry_run_says_would():
-    text = command._cut_text("worker", CUT, dry_run=True)
-    assert "Secret n/a would be deleted" in text
-    assert "would be refused" in text
-    assert "would be denied" in text
-
-
-def test_nothing_to_revoke_and_a_server_that_does_not_tell_are_said():
-    nothing = client_credentials.Open(objects=(), requests=(), connections=None, watches=None)
-    assert "there is no master credential to revoke" in command._cut_text("master", nothing, dry_run=False)
-    silent = client_credentials.Open(objects=("ConfigMap a/b",), requests=(), connections=None, watches=None)
-    assert "does not tell" in command._cut_text("master", silent, dry_run=False)

@@ -9,11 +9,11 @@ import pathlib
 from collections.abc import Iterator
 
 import pytest
-import structlog
 
 from handfast.api import machine_kinds, status
-from handfast.cli import connecting, machine_declare, main, output
-from handfast.rules.machines import declaration
+from handfast.cli import machine_declare, main, output
+from handfast.rules.machines import declaration, inventory
+from tests.unit.cli import reaching
 from tests.unit.cli.fleet_api import FleetApi
 
 CSV = "name,dns,ip,role,mac,serial\nm1,m1,10.0.0.1,master,52:54:00:00:00:01,S1\nw1,w1,10.0.0.11,,,\n"
@@ -21,11 +21,8 @@ CSV = "name,dns,ip,role,mac,serial\nm1,m1,10.0.0.1,master,52:54:00:00:00:01,S1\n
 
 @pytest.fixture
 def reached(monkeypatch: pytest.MonkeyPatch) -> Iterator[FleetApi]:
-    there = FleetApi()
-    monkeypatch.setattr(connecting, "connected", there.connected)
-    monkeypatch.setenv("KUBECONFIG", "k")
-    yield there
-    structlog.reset_defaults()
+    with reaching.reached(monkeypatch, FleetApi()) as there:
+        yield there
 
 
 @pytest.fixture
@@ -55,7 +52,7 @@ def test_create_makes_a_machine_with_its_addresses(reached, capsys):
         {"type": "InternalIP", "address": "fd00::b"},
     ]
     assert machine["spec"]["providerID"] == "p1"
-    assert machine["metadata"]["annotations"][declaration.MAC_ANNOTATION] == "52:54:00:12:34:56"
+    assert machine["metadata"]["annotations"][inventory.MAC] == "52:54:00:12:34:56"
     assert declaration.SET_LABEL not in machine["metadata"]["labels"]
 
 
@@ -115,7 +112,7 @@ def test_import_updates_and_prunes_what_the_file_no_longer_has(reached, capsys, 
     assert "machine w1: deleted" in capsys.readouterr().out
     assert sorted(name for _, _, name in reached.objects) == ["alone", "m1"]
     assert reached.machine("m1")["status"]["addresses"][1]["address"] == "10.0.0.2"
-    assert declaration.MAC_ANNOTATION not in reached.machine("m1")["metadata"]["annotations"]
+    assert inventory.MAC not in reached.machine("m1")["metadata"]["annotations"]
 
 
 def test_every_problem_is_told_with_its_line_and_nothing_is_written(reached, capsys, file):
@@ -174,11 +171,14 @@ def test_a_file_that_is_not_there_is_told(reached, capsys, tmp_path):
 
 
 def test_an_empty_list_deletes_nothing(reached, capsys, file):
+    assert run("import", file) == 0
+    capsys.readouterr()
     file.write_text("machines: []\n")
     assert run("import", file) == 0
     assert "note: there are no machines in it" in capsys.readouterr().err
     assert run("import", file, "--prune") == 2
     assert "--prune would delete all of the import rack-4" in capsys.readouterr().err
+    assert {name for plural, _, name in reached.objects if plural == "machines"} == {"m1", "w1"}
 
 
 def test_a_wrong_name_of_an_import_is_refused(reached, capsys, file):

@@ -7,21 +7,18 @@ import json
 from collections.abc import Iterator
 
 import pytest
-import structlog
 
 from handfast.api import status
-from handfast.cli import connecting, main, output
+from handfast.cli import main, output
 from handfast.rules.machines import inventory
+from tests.unit.cli import reaching
 from tests.unit.cli.fleet_api import FleetApi
 
 
 @pytest.fixture
 def reached(monkeypatch: pytest.MonkeyPatch) -> Iterator[FleetApi]:
-    there = FleetApi()
-    monkeypatch.setattr(connecting, "connected", there.connected)
-    monkeypatch.setenv("KUBECONFIG", "k")
-    yield there
-    structlog.reset_defaults()
+    with reaching.reached(monkeypatch, FleetApi()) as there:
+        yield there
 
 
 def run(*arguments: str) -> int:
@@ -52,6 +49,8 @@ def test_the_list_says_who_has_joined(fleet, capsys):
 
 
 def test_more_is_shown_where_there_is_room(fleet, capsys, monkeypatch):
+    assert run("list") == 0
+    assert "openshift-machine-api" not in capsys.readouterr().out
     assert run("list", "-o", "wide") == 0
     assert "openshift-machine-api" in capsys.readouterr().out
     monkeypatch.setattr("handfast.cli.tables.room", lambda: 60)

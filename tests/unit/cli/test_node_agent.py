@@ -383,7 +383,7 @@ class TestStatus:
 
 
 @pytest.mark.parametrize("word", ["status", "rotate", "recover"])
-def test_variables_of_settings_that_a_command_does_not_have(world, capsys, monkeypatch, word):
+def test_variables_of_settings_that_a_command_does_not_have_are_not_looked_at(world, capsys, monkeypatch, word):
     for name in ("VERBOSITY", "NODE_LISTEN", "NODE_NAME", "NODE_IP", "ROTATE_CERTIFICATES", "FEATURE_GATES"):
         monkeypatch.setenv(f"HANDFAST_{name}", "_")
     world.joined()

@@ -148,8 +148,9 @@ async def test_undo_where_lists_are_refused(client, reason, known):
     if known:
         assert (await revocation.undo(client, "a")).others == []
     else:
-        with pytest.raises(status.StatusError):
+        with pytest.raises(status.StatusError) as caught:
             await revocation.undo(client, "a")
+        assert caught.value.reason == reason
 
 
 @pytest.mark.parametrize("node", ["", "A", "a b", "system:node:a", "node/a", "-a", "a" * 254, "a/../b"])

@@ -39,7 +39,7 @@ def test_nothing_given_is_the_defaults():
     assert settings.from_flags(flags) == config.resolve({}, {}, {}, "").configuration
 
 
-def test_everything_given():
+def test_flags_that_are_given_change_their_settings_and_no_other():
     chosen = settings.from_flags(
         given(
             *("--listen", "[::1]:1", "--advertise", "a:1", "--advertise", "b:2", "--store", "s"),

@@ -35,8 +35,10 @@ class Reached(reaching.Reached):
         self.connection = connection.Connection(server="https://10.0.0.1:6443", ca_pem=CA)
         self.version = HANDFAST
         self.date = ""
+        self.asked = []
 
     async def request(self, method, path):
+        self.asked.append((method, path))
         return self.version
 
     async def ask(self, url, trust, token=None):
@@ -101,6 +103,11 @@ class TestCreate:
         assert run("create", TOKEN, *words, *limits, "--ttl", "1h", "--description", "for x") == 0
         assert capsys.readouterr() == (f"{TOKEN}\n", "")
         found = tokens.read(reached.secret())
+        assert found.usages == ("authentication", "signing")
+        until = tokens.parse_expiration(found.expiration)
+        assert until is not None
+        left = until - datetime.datetime.now(datetime.UTC)
+        assert abs(left - datetime.timedelta(hours=1)) < datetime.timedelta(seconds=30)
         assert found.extra_groups == f"{GROUP},system:bootstrappers:x"
         assert found.description == "for x"
         assert token_limits.read(reached.secret()) == token_limits.Limits(
@@ -247,11 +254,13 @@ class TestLimitsElsewhere:
         out, err = capsys.readouterr()
         assert out == f"{TOKEN}\n"
         assert err.startswith("warning: this API server is not Handfast's: it does not enforce --max-uses")
+        assert reached.asked == [("GET", "/version")]
 
     def test_without_limits_nobody_asks(self, reached, capsys):
         reached.version = b'{"gitVersion":"v1.36.4"}'
         assert run("create", TOKEN) == 0
         assert capsys.readouterr().err == ""
+        assert reached.asked == []
 
 
 class TestList:

@@ -165,6 +165,10 @@ class TestPorts:
         assert run("--dir", tmp_path, "--admin-listen", "127.0.0.1:9990") == 0
         assert unnamed == [{"--listen", "--admin-listen"}, {"--admin-listen"}, {"--listen"}]
 
+    def test_with_machines_there_are_two_more(self, unnamed, tmp_path):
+        assert run("--dir", tmp_path, "--machines", "--machine-config-listen", "127.0.0.1:22623") == 0
+        assert unnamed == [{"--listen", "--admin-listen", "--machine-config-admin-listen"}]
+
     def test_an_environment_and_a_file_name_them_too(self, unnamed, tmp_path, monkeypatch):
         monkeypatch.setenv("HANDFAST_LISTEN", "127.0.0.1:6443")
         (tmp_path / "config.yaml").write_text(
@@ -189,13 +193,17 @@ def test_says_it_for_machines(started, tmp_path, capsys):
     }
 
 
-def test_nobody_reads_along(tmp_path, monkeypatch):
+def test_it_goes_on_where_nobody_reads_along(tmp_path, monkeypatch):
+    tried = []
+
     class Gone(io.StringIO):
         def write(self, text):
+            tried.append(text)
             raise BrokenPipeError
 
     monkeypatch.setattr(sys, "stdout", Gone())
     up_command._Console(layout.Layout.at(tmp_path), "text").ready(FOUND)
+    assert tried
 
 
 def test_the_signing_settings_are_told_to_the_controllers(monkeypatch, tmp_path):
@@ -242,11 +250,12 @@ def test_a_directory_in_use(started, tmp_path, capsys):
 
 
 def test_a_failure_gives_the_directory_back(tmp_path, monkeypatch, capsys):
-    async def fail(*arguments):
+    async def fail(*_arguments, **_more):
         raise Stop
 
     monkeypatch.setattr(up, "run", fail)
     assert run("--dir", tmp_path, *FREE) == 1
+    assert "Stop" in capsys.readouterr().err
     files.lock_directory(tmp_path).release()
 
 

@@ -41,7 +41,7 @@ async def test_each_answer_of_the_server_becomes_a_decision(status: Any, kind: t
         async def create(self, resource: Any, document: Any) -> Any:
             return {**document, "status": status}
 
-    found = await certificate_reviews.permission(Client(), facts(), "nodeclient")  # type: ignore[arg-type]
+    found = await certificate_reviews.ask_permission(Client(), facts(), "nodeclient")  # type: ignore[arg-type]
     assert isinstance(found, kind)
     assert found.sentence == sentence
 
@@ -110,7 +110,7 @@ async def test_a_cluster_info_that_cannot_be_read_is_an_error() -> None:
         "usages": list(SERVING),
         "sans": names.make_sans(dns=["a.b"]),
     }
-    with pytest.raises(errors.Refused):
+    with pytest.raises(errors.Refused, match="kubeconfig: the document must be a mapping"):
         await certificate_reviews.reserved(world.client, facts(**serving))
 
 

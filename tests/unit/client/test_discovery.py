@@ -425,7 +425,7 @@ class TestByDocument:
 class TestDocument:
     async def fetch(self, clock, answer, ca=CA.pem):
         search = searching.Discovery(clock, ask=Servers(clock, a=answer), timeout=20)
-        return await run(clock, search.document("https://a:6443/api/?signature=secret", ca))
+        return await run(clock, search.fetch_document("https://a:6443/api/?signature=secret", ca))
 
     async def test_the_text_of_the_url_is_returned(self, clock):
         assert await self.fetch(clock, b"text") == "text"

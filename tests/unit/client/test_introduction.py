@@ -134,6 +134,7 @@ class TestANamedToken:
         other = tokens.parse("abcdef.ffffffffffffffff")
         with pytest.raises(errors.Refused, match='a token with id "abcdef" already exists'):
             await introduction.ensure(client, wanted(ca, token=other, named=True), NOW)
+        assert tokens.read(client.objects["secrets", "kube-system", "bootstrap-token-abcdef"]).token == TOKEN
 
     async def test_that_is_deleted_at_the_same_moment_is_an_error(self, client, ca, monkeypatch):
         await introduction.ensure(client, wanted(ca, named=True), NOW)
@@ -152,8 +153,9 @@ async def test_other_refusals_end_it(client, ca):
             raise status.forbidden(plural, "", name, "no")
 
     client.before = forbid
-    with pytest.raises(status.StatusError):
+    with pytest.raises(status.StatusError) as caught:
         await introduction.ensure(client, wanted(ca), NOW)
+    assert (caught.value.reason, client.calls) == ("Forbidden", [])
 
 
 async def test_forbidden_tokens_end_it(client, ca):
@@ -162,8 +164,10 @@ async def test_forbidden_tokens_end_it(client, ca):
             raise status.forbidden(plural, "", name, "no")
 
     client.before = forbid
-    with pytest.raises(status.StatusError):
+    with pytest.raises(status.StatusError) as caught:
         await introduction.ensure(client, wanted(ca), NOW)
+    assert (caught.value.reason, caught.value.message.partition(" ")[0]) == ("Forbidden", "secrets")
+    assert not [key for key in client.objects if key[0] == "secrets"]
 
 
 async def test_without_a_ca_there_is_nothing_to_pin(client):

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Revoking a bootstrap credential over the API: what goes, what is denied, and what is told."""
 
+import datetime
+
 import msgspec
 import pytest
 
@@ -153,6 +155,7 @@ async def test_a_request_that_somebody_approves_meanwhile_stays_approved(client)
     client.before = race
     cut = await machine_credentials.revoke(client, "master", MovableClock())
     assert cut.requests == ()
+    assert client.objects[key]["status"] == {"conditions": [{"type": "Approved", "status": "True"}]}
 
 
 async def test_a_request_that_is_gone_is_not_denied(client):
@@ -172,3 +175,13 @@ async def test_a_request_that_others_keep_writing_is_an_error(client):
     client.before = race
     with pytest.raises(errors.Unavailable, match="by-master"):
         await machine_credentials.revoke(client, "master", MovableClock())
+
+
+async def test_of_requests_perhaps_only_the_older_ones_are_denied(client):
+    for name, at in (("by-worker", "2030-01-01T00:00:00Z"), ("later", "2030-01-01T00:00:05Z")):
+        spec = {"username": bootstrapper.USER, "extra": {}}
+        meta = {"creationTimestamp": at}
+        client.put("certificatesigningrequests", name, spec=spec, status={}, metadata=meta)
+    then = datetime.datetime(2030, 1, 1, 0, 0, 5, tzinfo=datetime.UTC)
+    assert await machine_credentials.deny(client, {"worker"}, MovableClock(), then) == ("by-worker",)
+    assert denied(client) == ["by-worker"]

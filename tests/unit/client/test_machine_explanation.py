@@ -96,7 +96,7 @@ async def test_what_may_not_be_read_is_named_and_the_rest_is_told():
     world.client.before = refuse
     facts, unread = await look(world)
     assert (len(facts.requests), facts.verdict) == (1, None)
-    assert unread == ["nodes is forbidden", "secrets is forbidden", "nodes is forbidden"]
+    assert unread == ["nodes is forbidden", "secrets is forbidden", "secrets is forbidden", "nodes is forbidden"]
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import pytest
 from handfast import errors
 from handfast.client import machine_installation
 from handfast.rules.machines import bootstrapper
+from tests.unit.cli.fleet_api import FleetApi
 from tests.unit.controllers.fake_api import FakeClient
 from tests.world.clock import MovableClock, settle
 
@@ -112,3 +113,26 @@ async def test_a_kind_that_never_comes_is_an_error_that_says_where_to_look():
 
 def test_what_is_wanted_does_not_print_the_credential():
     assert "a secret" not in repr(WANTED)
+
+
+class Merging(Client, FleetApi):
+    """… whose patches count."""
+
+
+async def test_what_a_later_release_added_is_made_once():
+    client = Merging()
+    await machine_installation.ensure(client, WANTED, MovableClock())
+    assert await machine_installation.add_later_parts(client, MovableClock()) == []
+    marker = client.objects["configmaps", "kube-system", "handfast-machines"]
+    del marker["data"]["configurations"]
+    gone = [key for key in client.objects if key[2] == "system:machine-config-server"]
+    for key in gone:
+        del client.objects[key]
+    done = await machine_installation.add_later_parts(client, MovableClock())
+    assert len(done) == len(gone) == 8
+    assert {verb for verb, _ in done} == {"created"}
+    assert await machine_installation.add_later_parts(client, MovableClock()) == []
+
+
+async def test_a_cluster_that_is_not_installed_gets_no_later_parts():
+    assert await machine_installation.add_later_parts(Client(), MovableClock()) == []

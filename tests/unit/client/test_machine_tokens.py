@@ -94,6 +94,7 @@ async def test_a_secret_of_somebody_elses_is_left_alone():
         await machine_tokens.create(client, MACHINE, 3600, replace=True)
     assert (refused.value.reason, client.issued) == ("SecretTaken", 0)
     assert client.secret is not None
+    assert client.secret["data"] == {"mine": "x"}
 
 
 async def test_without_the_namespace_the_way_to_it_is_named():

@@ -85,6 +85,7 @@ async def test_links_of_cluster_api_are_its_own():
     known = machines.Machines(groups={inventory.CLUSTER_API: api.Resource("g", "v", "machines", True)})
     theirs = inventory.Machine(group=inventory.CLUSTER_API, namespace=FLEET, name="w1", node="n1")
     assert not (await machines.readmit(server, known, theirs)).changed
+    assert server.calls == []
 
 
 async def test_a_machine_is_found_by_its_name_in_whichever_group():

@@ -96,7 +96,7 @@ async def obtain(
     clock = clock or MovableClock()
     async with scripted.client_of(server, clock) as client:
         asking = asyncio.create_task(
-            certificates.obtain(client, key, wanted, clock=clock, seconds=seconds, on_waiting=on_waiting)
+            certificates.file_and_wait(client, key, wanted, clock=clock, seconds=seconds, on_waiting=on_waiting)
         )
         while not asking.done():
             # Time goes on only while nothing is under way on the network.
@@ -309,7 +309,14 @@ class TestWatch:
         assert [request.params.get("resourceVersion") for request in server.requests] == [None, "1", "5"]
 
     async def test_closed_after_a_while_costs_no_wait(self):
-        clock = MovableClock()
+        naps: list[float] = []
+
+        class Recording(MovableClock):
+            async def sleep(self, seconds: float) -> None:
+                naps.append(seconds)
+                await super().sleep(seconds)
+
+        clock = Recording()
 
         async def old(writer: asyncio.StreamWriter) -> None:
             await clock.advance(2)
@@ -318,6 +325,8 @@ class TestWatch:
         async with scripted.serving(scripted.answer(201, csr(1)), old, scripted.stream(ISSUED, then="hold")) as server:
             await obtain(server, clock=clock)
         assert len(server.requests) == 3
+        # The deadline is all that anybody waits for.
+        assert naps == [900]
 
     @pytest.mark.parametrize(
         "trouble",
@@ -369,7 +378,7 @@ class TestWatch:
             with pytest.raises(status.StatusError, match="because Forbidden"):
                 await obtain(server)
 
-    async def test_an_endless_line(self, monkeypatch):
+    async def test_an_endless_line_is_given_up_and_the_request_read_instead(self, monkeypatch):
         monkeypatch.setattr(certificates, "_MAX_LINE", 10)
         async with scripted.serving(
             scripted.answer(201, csr(1)),
@@ -377,6 +386,7 @@ class TestWatch:
             scripted.answer(200, csr(2, APPROVED, certificate=issued())),
         ) as server:
             await obtain(server)
+        assert [request.params.get("watch") for request in server.requests] == [None, "true", None]
 
 
 def _forbidden(*causes):
@@ -454,5 +464,5 @@ class TestARequestThatWaits:
     async def test_says_so_when_the_time_is_over(self):
         async with scripted.serving(scripted.answer(201, csr(1, WAITING)), scripted.stream(then="hold")) as server:
             with pytest.raises(certificates.StillPending) as caught:
-                await obtain(server, seconds=0.2)
+                await obtain(server, seconds=1)
         assert 'waits (NodeIsAlive: the Node "n1" is alive) and was not approved within' in caught.value.message

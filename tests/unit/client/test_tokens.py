@@ -65,8 +65,9 @@ async def test_other_refusals_stay_what_they_are(client):
     with pytest.raises(status.StatusError) as refused:
         await tokens.create(client, document())
     assert refused.value.reason == "Forbidden"
-    with pytest.raises(status.StatusError):
+    with pytest.raises(status.StatusError) as refused:
         await tokens.delete(client, "abcdef")
+    assert refused.value.reason == "Forbidden"
 
 
 async def test_listed_by_name_and_selected_by_type(client, monkeypatch):
@@ -124,8 +125,9 @@ async def test_only_handfast_enforces_limits(client, version, own):
 
 async def test_a_version_that_is_none(client):
     client.transport = FakeTransport(b"<html>")
-    with pytest.raises(errors.Unavailable):
+    with pytest.raises(errors.Unavailable) as caught:
         await tokens.version(client)
+    assert caught.value.reason == "BadAnswer"
 
 
 class TestClockDifference:

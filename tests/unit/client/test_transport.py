@@ -201,8 +201,9 @@ async def test_a_silent_stream_is_given_up():
                 while await body.readany():
                     pass
 
-        with pytest.raises(errors.Unavailable):
+        with pytest.raises(errors.Unavailable) as caught:
             await read_all()
+        assert caught.value.reason == "Timeout"
 
 
 def test_secrets_do_not_print():

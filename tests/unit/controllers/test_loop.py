@@ -80,6 +80,26 @@ async def test_nothing_is_handled_before_all_is_known():
         assert handled == ["a", "b", "a"]
 
 
+async def test_a_change_that_makes_no_difference_is_not_handled():
+    handled: list[str] = []
+
+    async def reconcile(key: str) -> None:
+        handled.append(key)
+
+    running = Running(reconcile)
+    quiet: cache.Informer[partial.Partial] = cache.Informer(SOURCE)
+    running.controller.watches(quiet, lambda item: [item.metadata.name], unless=lambda old, _new: old is not None)
+    async with running():
+        await running.sync()
+        quiet.begin()
+        quiet.put(thing("a"))
+        quiet.end()
+        await settle(20)
+        quiet.put(thing("a", 2))
+        await settle(20)
+        assert handled == ["a"]
+
+
 async def test_a_failure_is_tried_again_later_each_time_and_counted():
     attempts: list[float] = []
     before = counted("error")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The master's credential on disk: modes, order, a second one, and what is refused."""
 
-import datetime as dt
+import datetime
 import stat
 
 import pytest
@@ -13,7 +13,7 @@ from handfast.datadir import machine_credentials
 from handfast.pki import authority, bundles, chains, keys, names, pem
 from handfast.runtime import files
 
-NOW = dt.datetime(2030, 1, 1, tzinfo=dt.UTC)
+NOW = datetime.datetime(2030, 1, 1, tzinfo=datetime.UTC)
 SERVER = "https://api-int.example:6443"
 
 
@@ -98,13 +98,16 @@ def test_a_directory_that_others_may_write_to_is_refused(tmp_path):
     shared = tmp_path / "shared"
     shared.mkdir()
     shared.chmod(0o777)
-    with pytest.raises(errors.Refused):
+    with pytest.raises(errors.Refused) as refused:
         machine_credentials.create(shared, SERVER, None, NOW)
+    assert refused.value.reason == "DirectoryNotPrivate"
+    assert not list(shared.iterdir())
 
 
 def test_what_is_no_ca_of_a_server_is_refused(tmp_path):
-    with pytest.raises(errors.Refused):
+    with pytest.raises(errors.Refused) as refused:
         machine_credentials.create(tmp_path, SERVER, b"not a certificate", NOW)
+    assert refused.value.reason == "MalformedPEM"
     assert not list(tmp_path.iterdir())
 
 

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The data directory: made once, resumed, renewed in time, and refused rather than silently replaced."""
 
+import contextlib
 import datetime as dt
 import socket
 import stat
+import threading
 
 import pytest
 
@@ -188,6 +190,22 @@ class TestBeingServed:
         assert [(directory / ".x.tmp").exists() for directory in (made.root, made.pki)] == [False, False]
 
     def test_whoever_changes_keys_is_waited_for(self, made):
+        other = contextlib.ExitStack()
+        other.enter_context(preparation.locked(made))
+        order = []
+
+        def let_go():
+            order.append("the other is done")
+            other.close()
+
+        timer = threading.Timer(0.2, let_go)
+        timer.start()
+        with preparation.locked(made, patience=30.0):
+            order.append("it is our turn")
+        timer.join()
+        assert order == ["the other is done", "it is our turn"]
+
+    def test_whoever_changes_keys_for_too_long_is_not_waited_for(self, made):
         with preparation.locked(made), pytest.raises(errors.Refused) as caught, preparation.locked(made, patience=0.1):
             pass
         assert caught.value.reason == "DirectoryInUse"
@@ -379,3 +397,44 @@ def refused_on_new(place):
         prepare(place)
     assert caught.value.reason == "DataDirectoryIncomplete"
     return caught.value
+
+
+class TestMachineConfigurations:
+    """The pair and the kubeconfig of the machine-config server."""
+
+    LISTEN = Address("192.0.2.5", 22623)
+    MORE = [  # noqa: RUF012 - read only
+        ("pki/machine-config.key", "created"),
+        ("pki/machine-config.crt", "created"),
+        ("machine-config.conf", "created"),
+    ]
+
+    def test_an_existing_directory_gets_them_and_nothing_else_changes(self, made):
+        before = snapshot(made)
+        assert prepare(made, machine_config=self.LISTEN) == self.MORE
+        after = snapshot(made)
+        assert {path: after[path] for path in before} == before
+        assert prepare(made, machine_config=self.LISTEN) == []
+        held = kubeconfig.parse(made.machine_config_kubeconfig.read_text())
+        assert held.user is not None
+        assert certificates.read(
+            pem.one(held.user.client_certificate_data or b"", pem.CERTIFICATE)
+        ).subject == names.Subject(common_name="system:machine-config-server")
+
+    def test_the_certificate_names_its_hosts_and_not_the_service_of_the_api_server(self, made):
+        prepare(made, machine_config=self.LISTEN)
+        texts = certificate_at(made.machine_config_certificate).sans.texts()
+        assert {"DNS:localhost", "IP:127.0.0.1", "IP:192.0.2.5"} <= set(texts)
+        assert not {"DNS:kubernetes", "DNS:kubernetes.default.svc", "IP:10.96.0.1"} & set(texts)
+
+    def test_they_are_renewed_also_where_machines_are_not_admitted_any_more(self, made):
+        prepare(made, machine_config=self.LISTEN)
+        later = NOW + dt.timedelta(days=300)
+        done = [path for path, _ in prepare(made, now=later)]
+        assert {"pki/machine-config.crt", "machine-config.conf"} <= set(done)
+
+    def test_a_certificate_without_its_key_is_refused(self, made):
+        prepare(made, machine_config=self.LISTEN)
+        made.machine_config_key.unlink()
+        with pytest.raises(errors.Refused, match=r"machine-config\.key is missing"):
+            prepare(made, machine_config=self.LISTEN)

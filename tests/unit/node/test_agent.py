@@ -17,7 +17,7 @@ from handfast import errors
 from handfast.api import status
 from handfast.bootstrap import kubeconfig
 from handfast.client import api, cluster_cache, requests, watch
-from handfast.node import agent, certificate_store, identity, report
+from handfast.node import agent, certificate_store, configuration_state, identity, report, root_files
 from tests.unit.controllers.fake_api import FakeClient
 from tests.unit.node import pairing
 from tests.unit.pki.making import ca
@@ -138,7 +138,7 @@ class TestRunning:
         async def never(*_, **__):
             raise errors.Unavailable("nobody is there", reason="Unreachable")
 
-        monkeypatch.setattr(requests, "obtain", never)
+        monkeypatch.setattr(requests, "file_and_wait", never)
         machine.joined(begins=START - 2 * pairing.HOUR, lasts=pairing.HOUR)
         async with machine.running(static_pods=manifests, patience=60.0) as (made, task):
             assert [pod.name for pod in made.static_pods.pods] == ["p-n1"]
@@ -169,7 +169,7 @@ class TestRunning:
         async def refuse(*_, **__):
             raise status.StatusError("Unauthorized", "Unauthorized")
 
-        monkeypatch.setattr(requests, "obtain", refuse)
+        monkeypatch.setattr(requests, "file_and_wait", refuse)
         machine.joined(**ENDING)
         async with machine.running() as (made, task):
             await machine.turns(50, 10.0)
@@ -184,7 +184,7 @@ class TestRunning:
         async def away(*_, **__):
             raise errors.Unavailable("nobody is there", reason="Unreachable")
 
-        monkeypatch.setattr(requests, "obtain", away)
+        monkeypatch.setattr(requests, "file_and_wait", away)
         machine.joined(**ENDING)
         async with machine.running() as (made, task):
             await machine.turns(50, 10.0)
@@ -197,7 +197,7 @@ class TestRenewal:
         async def answer(_client, key, _wanted, **_):
             return pairing.pair(begins=machine.clock.now(), key=key).certificate_pem
 
-        monkeypatch.setattr(requests, "obtain", answer)
+        monkeypatch.setattr(requests, "file_and_wait", answer)
         async with machine.joined().running() as (made, _task):
             before = made.report().certificate
             report.ask_to_rotate(machine.pki)
@@ -229,7 +229,7 @@ class TestServing:
         async def answer(_client, key, wanted, **_):
             return pairing.pair(begins=machine.clock.now(), key=key, sans=wanted.sans).certificate_pem
 
-        monkeypatch.setattr(requests, "obtain", answer)
+        monkeypatch.setattr(requests, "file_and_wait", answer)
         async with machine.joined().running(rotate_server=True) as (made, _task):
             assert made.serving is not None
             await machine.turns(40)
@@ -242,7 +242,7 @@ class TestServing:
         async def refuse(*_, **__):
             raise errors.Refused("denied", reason="RequestDenied")
 
-        monkeypatch.setattr(requests, "obtain", refuse)
+        monkeypatch.setattr(requests, "file_and_wait", refuse)
         with machine.joined().agent(rotate_server=True) as made:
             assert made._serving() == "there is none in force"
             await made.serving._attempt("now")
@@ -323,3 +323,33 @@ def test_the_endpoints_url():
             return ("::", 10250, 0, 0)
 
     assert agent._url(cast("socket.socket", Six())) == "https://[::]:10250"
+
+
+class TestConfiguration:
+    async def test_an_agent_that_follows_has_a_check_and_metrics_and_one_that_does_not_has_neither(self, tmp_path):
+        machine = Machine(tmp_path).joined()
+        (tmp_path / "root").mkdir()
+        root = root_files.Root(tmp_path / "root")
+        with machine.agent(machine=configuration_state.Machine(root)) as made:
+            assert made.configuration is not None
+            assert made.health.ready["configuration"]() is None
+            text = prometheus_client.generate_latest(made.metrics).decode()
+            assert 'handfast_node_configuration_state{state="Done"} 0.0' in text
+            # Its own files lie elsewhere, and only the records are below the root.
+            assert made.configuration._own == (configuration_state.DIRECTORY,)
+            await made.identity.close()
+        root.close()
+        with machine.agent() as made:
+            assert made.configuration is None
+            assert "configuration" not in made.health.ready
+            assert "handfast_node_configuration" not in prometheus_client.generate_latest(made.metrics).decode()
+            await made.identity.close()
+
+    async def test_what_is_the_agents_own_below_the_root_is_no_configurations(self, tmp_path):
+        machine = Machine(tmp_path).joined()
+        root = root_files.Root(tmp_path)
+        with machine.agent(machine=configuration_state.Machine(root)) as made:
+            assert made.configuration is not None
+            assert made.configuration._own == ("/kubelet.conf", "/pki", configuration_state.DIRECTORY)
+            await made.identity.close()
+        root.close()

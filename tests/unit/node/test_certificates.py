@@ -54,7 +54,7 @@ class Stage:
         self.server = Server(self.clock)
         self.store = certificate_store.CertificateStore(directory, "kubelet-client", self.clock)
         self.wanted: wishes.Wanted | None = wishes.node_client("n1")
-        monkeypatch.setattr(requests, "obtain", self.server.obtain)
+        monkeypatch.setattr(requests, "file_and_wait", self.server.obtain)
         # Which point of the window is a node's own is told in TestItsOwnInstants; elsewhere the test says which.
         self.point = 0.0
         monkeypatch.setattr(renewal, "renewal_point", lambda *_: self.point)
@@ -410,7 +410,7 @@ class TestRun:
         async def obtain(client: Any, key: keys.PrivateKey, wanted: wishes.Wanted, **more: Any) -> bytes:
             return await stage.server.obtain(client, key, wanted, **more) + pairing.CA.pem
 
-        monkeypatch.setattr(requests, "obtain", obtain)
+        monkeypatch.setattr(requests, "file_and_wait", obtain)
         async with stage.running() as keeper:
             assert [len(pair.chain) for pair in (keeper.current(), stage.store.load()) if pair] == [2, 2]
         monkeypatch.setattr(tls, "load_pair", picky)
@@ -566,6 +566,7 @@ class TestHold:
         with pytest.raises(errors.Unavailable) as caught:
             await ensuring
         assert caught.value.reason == "BootstrapTimeout"
+        assert len(stage.server.asked) > 1
 
     async def test_an_expired_pair_is_another_way_to_ask(self, stage: Stage):
         """The bootstrap token and the pair are asked with in turns: one of them may be let in."""

@@ -18,7 +18,7 @@ from handfast import errors
 from handfast.api import status
 from handfast.bootstrap import kubeconfig
 from handfast.client import api, connection, requests
-from handfast.node import certificate_store
+from handfast.node import certificate_store, kubeconfig_file
 from handfast.node import identity as identities
 from handfast.pki import keys, pairs
 from handfast.rules.certificates import wishes
@@ -93,7 +93,7 @@ def _key(link: connection.Connection) -> keys.PrivateKey:
 @pytest.fixture
 def machine(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     made = Machine(tmp_path)
-    monkeypatch.setattr(requests, "obtain", made.obtain)
+    monkeypatch.setattr(requests, "file_and_wait", made.obtain)
     return made
 
 
@@ -295,3 +295,70 @@ async def test_renewals_go_out_with_the_current_pair(machine: Machine):
         await asyncio.wait([running])
         assert machine.asked == ["t0", first]
         assert identity.client.transport._connection.cert_pem == held(identity).certificate_pem
+
+
+async def test_a_bootstrap_kubeconfig_that_was_replaced_counts_at_the_next_request(machine: Machine):
+    machine.config(machine.bootstrap, token="revoked")
+    machine.refuse = {"revoked"}
+    identity = identities.Identity(machine.places(), clock=machine.clock, chance=lambda: 0.0)
+    try:
+        ensuring = asyncio.create_task(identity.ensure())
+        while not machine.asked:
+            await settle(30)
+            await machine.clock.advance(1)
+        # What cannot be read changes nothing.
+        machine.bootstrap.write_text("{")
+        while len(machine.asked) < 2:
+            await settle(30)
+            await machine.clock.advance(1)
+        machine.config(machine.bootstrap, token="fresh")
+        while not ensuring.done():
+            await settle(30)
+            await machine.clock.advance(1)
+        await ensuring
+        assert machine.asked[:2] == ["revoked", "revoked"]
+        assert machine.asked[-1] == "fresh"
+        assert identity._retired_bootstrap_clients == []
+    finally:
+        await identity.close()
+
+
+async def test_a_bootstrap_kubeconfig_that_comes_later_counts(machine: Machine):
+    """An expired pair is there, and the configuration brings the kubeconfig while the agent runs."""
+    expired = pairing.pair(begins=machine.clock.now() - 3 * pairing.HOUR, lasts=pairing.HOUR)
+    machine.store(expired)
+    machine.config(
+        machine.own, client_certificate="pki/kubelet-client-current.pem", client_key="pki/kubelet-client-current.pem"
+    )
+    machine.refuse = {expired.leaf.serial}
+    identity = identities.Identity(machine.places(), clock=machine.clock, chance=lambda: 0.0)
+    try:
+        ensuring = asyncio.create_task(identity.ensure())
+        while not machine.asked:
+            await settle(30)
+            await machine.clock.advance(1)
+        machine.config(machine.bootstrap, token="fresh")
+        while not ensuring.done():
+            await settle(30)
+            await machine.clock.advance(1)
+        await ensuring
+        assert machine.asked[-1] == "fresh"
+    finally:
+        await identity.close()
+
+
+async def test_a_bootstrap_kubeconfig_that_may_not_be_read_any_more_changes_nothing(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+):
+    machine.config(machine.bootstrap, token="t0")
+    identity = identities.Identity(machine.places(), clock=machine.clock, chance=lambda: 0.0)
+
+    def denied(_: pathlib.Path) -> None:
+        raise errors.Refused("cannot read it", reason="PermissionDenied")
+
+    monkeypatch.setattr(kubeconfig_file, "loaded", denied)
+    with capture_logs() as lines:
+        client = identity._client_for_request()
+    assert client.transport._connection.token == "t0"
+    assert [line["event"] for line in lines] == ["the bootstrap kubeconfig cannot be read"]
+    await identity.close()

@@ -32,7 +32,7 @@ class Machine:
         self.kubeconfig.write_text(kubeconfig.render(kubeconfig.Kubeconfig(context="x", cluster=cluster, user=user)))
         self.error = None
         self.asked = []
-        monkeypatch.setattr(requests, "obtain", self.obtain)
+        monkeypatch.setattr(requests, "file_and_wait", self.obtain)
 
     async def obtain(self, client, key, wanted, *, clock, seconds, on_waiting=None):
         self.asked.append((client.transport._connection, key, wanted, seconds))

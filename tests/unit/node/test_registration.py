@@ -104,10 +104,11 @@ class TestNode:
         await agent.node.register()
         assert agent.client.patches == []
 
-    async def test_a_refusal(self, agent):
+    async def test_a_refusal_is_raised_and_nothing_is_registered(self, agent):
         agent.client.before = failing(status.forbidden("nodes", "", "worker-1", "no"))
-        with pytest.raises(status.StatusError):
+        with pytest.raises(status.StatusError) as caught:
             await agent.node.register()
+        assert (caught.value.reason, agent.client.calls, agent.client.objects) == ("Forbidden", [], {})
 
 
 class TestStatus:

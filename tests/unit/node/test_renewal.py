@@ -37,7 +37,7 @@ class Exchange:
 @pytest.fixture
 def exchange(tmp_path, monkeypatch):
     made = Exchange(tmp_path / "pki")
-    monkeypatch.setattr(requests, "obtain", made.obtain)
+    monkeypatch.setattr(requests, "file_and_wait", made.obtain)
     return made
 
 

@@ -83,13 +83,10 @@ def test_words_are_quoted_as_systemd_reads_them(word, written):
 @pytest.mark.parametrize("end", ["\n", "\r", "\r\n", "\0", "\t", "\x1b", "\x85", "\u2028"])
 def test_a_line_end_cannot_add_a_setting(end):
     evil = f"a{end}ExecStartPre=evil"
-    with pytest.raises(errors.Refused) as refused:
-        units.text(["/x", evil])
-    assert refused.value.reason == "BadPath"
-    with pytest.raises(errors.Refused):
-        units.text([f"/{evil}"])
-    with pytest.raises(errors.Refused):
-        units.text(["/x"], [pathlib.Path(f"/{evil}")])
+    for words, places in ((["/x", evil], []), ([f"/{evil}"], []), (["/x"], [pathlib.Path(f"/{evil}")])):
+        with pytest.raises(errors.Refused) as refused:
+            units.text(words, places)
+        assert refused.value.reason == "BadPath"
 
 
 @pytest.mark.parametrize("command", ["handfast", "+/usr/bin/handfast", "-/x", "/a/$b"])
@@ -185,7 +182,8 @@ def test_a_command_that_works():
     units._run(["true"])
 
 
-def test_one_that_is_never_done(monkeypatch):
+def test_a_command_that_is_never_done_is_given_up(monkeypatch):
     monkeypatch.setattr(units, "_SECONDS", 0.05)
-    with pytest.raises(errors.Unavailable):
+    with pytest.raises(errors.Unavailable, match=r"sleep 5: .*timed out after 0\.05 seconds") as failed:
         units._run(["sleep", "5"])
+    assert failed.value.reason == "SystemdFailed"

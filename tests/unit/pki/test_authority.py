@@ -73,7 +73,7 @@ def test_what_is_issued_tells_what_the_ledger_writes_down(root: authority.Author
     assert issued.serial == facts.serial
     assert (issued.not_before, issued.not_after) == (facts.not_before, facts.not_after) == (NOW - HOUR / 12, NOW + HOUR)
     assert issued.fingerprint == facts.fingerprint
-    assert issued.key == key.public.fingerprint
+    assert issued.key_fingerprint == key.public.fingerprint
     assert pem.one(issued.pem, "CERTIFICATE") == issued.der
 
 
@@ -225,10 +225,10 @@ def test_a_certificate_without_any_name_is_refused(root: authority.Authority):
         root.issue(keys.generate().public, names.Subject(), NO_SANS, profiles.CLIENT, NOW)
 
 
-def test_wrong_calls():
-    with pytest.raises(errors.Misuse):
+def test_a_root_without_a_cas_profile_or_a_name_is_a_bug():
+    with pytest.raises(errors.Misuse, match="profile client is not that of a CA"):
         authority.self_signed_ca(ROOT_NAME, keys.generate(), NOW, profiles.CLIENT)
-    with pytest.raises(errors.Misuse):
+    with pytest.raises(errors.Misuse, match="a CA needs a name"):
         authority.self_signed_ca(names.Subject(), keys.generate(), NOW)
 
 

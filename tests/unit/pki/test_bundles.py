@@ -48,8 +48,9 @@ def test_during_a_rotation_both_cas_are_trusted_and_then_only_the_new_one():
         if good:
             chains.verify([leaf.der], bundle, chains.Client(), NOW)
         else:
-            with pytest.raises(chains.ChainRefused):
+            with pytest.raises(chains.ChainRefused) as caught:
                 chains.verify([leaf.der], bundle, chains.Client(), NOW)
+            assert caught.value.reason == "UnknownAuthority"
     assert len({before.digest, during.digest, after.digest}) == 3
 
 

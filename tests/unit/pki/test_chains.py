@@ -113,30 +113,33 @@ def test_facts_of_a_good_chain():
 
 
 @pytest.mark.parametrize(
-    ("moment", "good"),
+    ("moment", "reason"),
     [
-        (NOW - DAY, True),
-        (NOW + DAY, True),
-        (NOW + DAY + datetime.timedelta(seconds=1), False),
-        (NOW - DAY - datetime.timedelta(seconds=1), False),
+        (NOW - DAY, ""),
+        (NOW + DAY, ""),
+        (NOW + DAY + datetime.timedelta(seconds=1), "Expired"),
+        (NOW - DAY - datetime.timedelta(seconds=1), "NotYetValid"),
     ],
 )
-def test_the_window_and_the_verdict_agree_at_its_ends(moment: datetime.datetime, good: bool):
+def test_the_window_and_the_verdict_agree_at_its_ends(moment: datetime.datetime, reason: str):
     asked = CASES["no SAN, as client"]()
     verified = ask(asked)
     for check in (lambda: ask(asked, moment), lambda: verified.require_current(moment)):
-        if good:
+        if not reason:
             check()
-        else:
-            with pytest.raises(chains.ChainRefused):
-                check()
+            continue
+        with pytest.raises(chains.ChainRefused) as caught:
+            check()
+        assert caught.value.reason == reason
 
 
-def test_fractions_of_a_second():
+def test_a_millisecond_outside_the_window_is_outside():
     asked = CASES["no SAN, as client"]()
-    for moment in (NOW + DAY + datetime.timedelta(milliseconds=1), NOW - DAY - datetime.timedelta(milliseconds=1)):
-        with pytest.raises(chains.ChainRefused):
+    millisecond = datetime.timedelta(milliseconds=1)
+    for moment, reason in ((NOW + DAY + millisecond, "Expired"), (NOW - DAY - millisecond, "NotYetValid")):
+        with pytest.raises(chains.ChainRefused) as caught:
             ask(asked, moment)
+        assert caught.value.reason == reason
 
 
 def test_issuer_whose_name_cannot_be_read():
@@ -190,10 +193,11 @@ def test_signed_with_an_unknown_algorithm():
 
 
 def test_the_walk_for_the_reason_is_bounded(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(refusals, "MAX_SIGNATURES", 1)
     root = ca()
     middle = ca("middle", root)
     asked = Case([leaf(middle, CLIENT, not_after=NOW - DAY / 2), ca("middle"), middle], [root])
-    with pytest.raises(chains.ChainRefused) as caught:
-        ask(asked)
-    assert caught.value.reason == "UnknownAuthority"
+    for most, reason in ((refusals.MAX_SIGNATURES, "Expired"), (1, "UnknownAuthority")):
+        monkeypatch.setattr(refusals, "MAX_SIGNATURES", most)
+        with pytest.raises(chains.ChainRefused) as caught:
+            ask(asked)
+        assert caught.value.reason == reason

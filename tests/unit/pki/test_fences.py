@@ -22,6 +22,7 @@ from handfast.pki import (
     fences,
     issuers,
     keys,
+    names,
     pairs,
     pem,
     pins,
@@ -41,9 +42,8 @@ def panic() -> type[BaseException]:
     return type("PanicException", (BaseException,), {"__module__": "pyo3_runtime"})
 
 
-def _chain(purpose: chains.Client | chains.Server, der: bytes) -> None:
-    for chain in ([der], [GOOD.der, der]):
-        chains.verify(chain, bundles.TrustBundle.of([ROOT.der]), purpose, making.NOW)
+def _chain(purpose: chains.Client | chains.Server, *chain: bytes) -> None:
+    chains.verify(chain, bundles.TrustBundle.of([ROOT.der]), purpose, making.NOW)
 
 
 def _anchored(der: bytes) -> None:
@@ -56,7 +56,9 @@ READERS: dict[str, Callable[[bytes], object]] = {
     "texts": lambda der: (str(certificates.read(der).subject), certificates.read(der).sans.texts()),
     "validity": certificates.validity,
     "client": lambda der: _chain(chains.Client(), der),
+    "beside a client": lambda der: _chain(chains.Client(), GOOD.der, der),
     "server": lambda der: _chain(chains.Server("a.example.com"), der),
+    "beside a server": lambda der: _chain(chains.Server("a.example.com"), GOOD.der, der),
     "anchor": _anchored,
     "bundle": lambda der: bundles.TrustBundle.from_pem(pem.certificates_to_pem([ROOT.der, der])),
     "pin": pins.of_certificate,
@@ -76,10 +78,12 @@ def read_everywhere(der: bytes) -> None:
 
 
 def parse(data: bytes) -> None:
+    """Only refusals may come out; and what was read of the names can be written and read again."""
     for reader in (requests.parse, requests.parse_der):
         with contextlib.suppress(errors.Refused):
             found = reader(data)
-            assert (found.sans.texts(), str(found.subject)) is not None
+            assert names.Sans.parse(found.sans.texts()) == found.sans
+            assert names.from_name(names.to_name(found.subject)) == found.subject
 
 
 class TestFence:
@@ -123,10 +127,10 @@ class TestFence:
 
 @pytest.mark.parametrize(("place", "name"), odd.CASES)
 class TestGeneralNames:
-    def test_a_certificate(self, place: str, name: str) -> None:
+    def test_a_certificate_is_read_or_refused(self, place: str, name: str) -> None:
         read_everywhere(odd.leaf(ROOT, place, name).der)
 
-    def test_a_ca(self, place: str, name: str) -> None:
+    def test_a_ca_is_read_or_left_out(self, place: str, name: str) -> None:
         made = odd.ca(place, name)
         read_everywhere(made.der)
         bundle, left = bundles.TrustBundle.readable([ROOT.der, made.der, GOOD.der])
@@ -137,7 +141,7 @@ class TestGeneralNames:
             assert left[0].fingerprint == certificates.fingerprint(made.der)
             assert "UnsupportedGeneralNameType" in str(left[0])
 
-    def test_a_request(self, place: str, name: str) -> None:
+    def test_a_request_is_read_or_refused(self, place: str, name: str) -> None:
         data = odd.request(place, name)
         parse(data)
         parse(pem.one(data, pem.CERTIFICATE_REQUEST))
@@ -153,16 +157,20 @@ def test_what_the_library_has_no_word_for_is_refused(name: str) -> None:
     assert refused.value.reason == "MalformedRequest"
 
 
-def test_every_truncation() -> None:
-    for der in odd.cut(GOOD.der):
-        read_everywhere(der)
-    for der in odd.cut(pem.one(REQUEST, pem.CERTIFICATE_REQUEST)):
-        parse(der)
-    for text in odd.cut(REQUEST):
-        parse(text)
-    for text in odd.cut(OTHER.to_pem().rstrip()):
+@pytest.mark.parametrize(
+    ("reader", "whole"),
+    [
+        *((reader, GOOD.der) for reader in READERS.values()),
+        (requests.parse_der, pem.one(REQUEST, pem.CERTIFICATE_REQUEST)),
+        (requests.parse, REQUEST.rstrip()),
+        (keys.private_from_pem, OTHER.to_pem().rstrip()),
+    ],
+    ids=[*READERS, "a request in DER", "a request", "a key"],
+)
+def test_every_truncation_is_refused(reader: Callable[[bytes], object], whole: bytes) -> None:
+    for part in odd.cut(whole):
         with pytest.raises(errors.Refused):
-            keys.private_from_pem(text)
+            reader(part)
 
 
 def flipped(whole: bytes, bits: list[int]) -> bytes:
@@ -177,7 +185,7 @@ BITS = st.lists(st.integers(0, 8 * 2048), min_size=1, max_size=4)
 
 @settings(derandomize=True, deadline=None)
 @given(BITS)
-def test_flipped_bits(bits: list[int]) -> None:
+def test_what_has_flipped_bits_is_read_or_refused(bits: list[int]) -> None:
     read_everywhere(flipped(GOOD.der, bits))
     read_everywhere(flipped(ROOT.der, bits))
     parse(flipped(pem.one(REQUEST, pem.CERTIFICATE_REQUEST), bits))
@@ -187,7 +195,7 @@ def test_flipped_bits(bits: list[int]) -> None:
 
 @settings(derandomize=True, deadline=None)
 @given(st.binary(max_size=64), BITS)
-def test_broken_keys_and_signatures_are_only_ever_refused(junk: bytes, bits: list[int]) -> None:
+def test_a_broken_key_is_read_or_refused_and_a_broken_signature_refused(junk: bytes, bits: list[int]) -> None:
     public = OTHER.public
     for spki in (junk, flipped(public.spki, bits)):
         with contextlib.suppress(errors.Refused):

@@ -45,8 +45,9 @@ def test_a_stranger_is_refused(text, message):
 
 def test_a_leaf_is_no_ca():
     leaf = OLD.issue(NEW_KEY.public, names.Subject(common_name="x"), names.Sans(), profiles.CLIENT, NOW)
-    with pytest.raises(errors.Refused):
+    with pytest.raises(errors.Refused, match="the certificate is not one of a CA") as caught:
         issuers.choose(OLD.pem + leaf.pem, NEW_KEY)
+    assert caught.value.reason == "BadAuthority"
 
 
 def test_the_signer_stands_first_and_each_once():

@@ -60,7 +60,7 @@ def test_what_is_signed_verifies(key: keys.PrivateKey):
     assert jwt.KeySet([key.public]).verify(token) == CLAIMS
     assert EVERYTHING.verify(token) == CLAIMS
     assert token == token.strip()
-    assert jwt.Signer(key).sign(json.dumps(CLAIMS).encode()).count(".") == 2
+    assert EVERYTHING.verify(jwt.Signer(key).sign(json.dumps(CLAIMS).encode())) == CLAIMS
 
 
 def test_the_library_verifies_ours():
@@ -305,7 +305,7 @@ def test_the_issuer_is_seen_without_a_key():
         assert issuer(SIGNER.sign(claims)) is None
 
 
-def test_a_token_is_taken_apart_once():
+def test_a_token_that_was_read_verifies_as_its_text_does():
     token = SIGNER.sign(CLAIMS)
     found = jwt.read(token)
     assert found is not None

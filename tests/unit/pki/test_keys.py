@@ -146,6 +146,46 @@ def test_private_refused(data: bytes, reason: str, words: str):
     assert words in caught.value.message
 
 
+def der_of(key, form=PKCS8, encryption=None):
+    return key.private_bytes(serialization.Encoding.DER, form, encryption or serialization.NoEncryption())
+
+
+@pytest.mark.parametrize("form", [PKCS8, SEC1])
+@pytest.mark.parametrize("key", [EC_KEY, RSA_KEY], ids=["EC", "RSA"])
+def test_a_private_key_is_read_from_der_too(key, form):
+    again = keys.private_from_der(der_of(key, form))
+    assert again.public.spki == spki(key)
+    assert again.to_der() == der_of(key)
+
+
+@pytest.mark.parametrize(
+    "data, reason, words",
+    [
+        pytest.param(b"", "BadKey", "not a private key in DER", id="nothing"),
+        pytest.param(b"0\x82\x01\x00secret", "BadKey", "not a private key in DER", id="cut short"),
+        pytest.param(der_of(EC_KEY) + b"\0", "BadKey", "not a private key in DER", id="more behind it"),
+        pytest.param(der_of(WEAK_RSA), "WeakKey", "2048", id="weak"),
+        pytest.param(der_of(x25519.X25519PrivateKey.generate()), "WeakKey", "not X25519", id="X25519"),
+    ],
+)
+def test_what_is_no_key_in_der_is_refused_and_not_quoted(data, reason, words):
+    with pytest.raises(errors.Refused, match=words) as caught:
+        keys.private_from_der(data)
+    assert caught.value.reason == reason
+    assert "secret" not in caught.value.message
+
+
+def test_an_encrypted_key_is_told_apart_in_both_forms():
+    password = serialization.BestAvailableEncryption(b"password")
+    for read in (
+        lambda: keys.private_from_der(der_of(EC_KEY, encryption=password)),
+        lambda: keys.private_from_pem(written(EC_KEY, encryption=password)),
+    ):
+        with pytest.raises(keys.Encrypted, match="the key is encrypted; remove its passphrase first") as caught:
+            read()
+        assert caught.value.reason == "BadKey"
+
+
 def test_dsa_refused():
     with pytest.raises(errors.Refused, match="not DSA"):
         keys.private_from_pem((VECTORS / "dsa.key.pem").read_bytes())

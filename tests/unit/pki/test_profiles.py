@@ -67,13 +67,13 @@ def test_usages_of_a_request():
 
 
 @pytest.mark.parametrize(
-    "wrong",
+    ("wrong", "says"),
     [
-        {"usages": frozenset({"client auth"}), "path_length": 1},
-        {"usages": frozenset({"client auth"}), "is_ca": True},
-        {"usages": frozenset({"cert sign"})},
+        ({"usages": frozenset({"client auth"}), "path_length": 1}, "only a CA has a path length"),
+        ({"usages": frozenset({"client auth"}), "is_ca": True}, "a CA, and only a CA, has the usage 'cert sign'"),
+        ({"usages": frozenset({"cert sign"})}, "a CA, and only a CA, has the usage 'cert sign'"),
     ],
 )
-def test_profiles_that_make_no_sense(wrong):
-    with pytest.raises(errors.Misuse):
+def test_a_profile_that_makes_no_sense_is_a_bug(wrong, says):
+    with pytest.raises(errors.Misuse, match=says):
         profiles.Profile(name="wrong", lifetime=HOUR, **wrong)

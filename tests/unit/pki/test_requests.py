@@ -13,7 +13,7 @@ from cryptography.x509.oid import AttributeOID
 
 from handfast import errors
 from handfast.pki import authority, certificates, keys, names, pem, profiles, requests
-from tests.unit.pki import making
+from tests.unit.pki import making, odd
 
 VECTORS = pathlib.Path(__file__).parents[2] / "vectors" / "pki"
 NODE = names.Subject(common_name="system:node:a", organizations=("system:nodes",))
@@ -60,24 +60,19 @@ def test_build_and_parse(kind: keys.Kind):
     assert (request.wants_ca, request.other_attributes, request.other_extensions) == (False, (), ())
 
 
-def _der(tag: int, content: bytes) -> bytes:
-    size = len(content)
-    return bytes((tag, size) if size < 128 else (tag, 0x81, size)) + content
-
-
 def _signed(*relative_names: bytes) -> bytes:
     """A request without attributes whose subject is made of these octets, signed by the key it carries."""
     key = ec.generate_private_key(ec.SECP256R1())
     spki = key.public_key().public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
-    body = _der(0x30, b"\x02\x01\x00" + _der(0x30, b"".join(relative_names)) + spki + b"\xa0\x00")
-    signature = _der(0x03, b"\0" + key.sign(body, ec.ECDSA(hashes.SHA256())))
-    return _der(0x30, body + bytes.fromhex("300a06082a8648ce3d040302") + signature)
+    body = odd.der(0x30, b"\x02\x01\x00" + odd.der(0x30, b"".join(relative_names)) + spki + b"\xa0\x00")
+    signature = odd.der(0x03, b"\0" + key.sign(body, ec.ECDSA(hashes.SHA256())))
+    return odd.der(0x30, body + bytes.fromhex("300a06082a8648ce3d040302") + signature)
 
 
 _COMMON_NAME = bytes.fromhex("0603550403")
-_JANE = _der(0x31, _der(0x30, _COMMON_NAME + _der(0x0C, b"jane")))
-_EMPTY = _der(0x31, b"")
-_LONG_TAG = _der(0x31, _der(0x30, _COMMON_NAME + bytes.fromhex("1f81010161")))
+_JANE = odd.der(0x31, odd.der(0x30, _COMMON_NAME + odd.der(0x0C, b"jane")))
+_EMPTY = odd.der(0x31, b"")
+_LONG_TAG = odd.der(0x31, odd.der(0x30, _COMMON_NAME + bytes.fromhex("1f81010161")))
 
 
 @pytest.mark.parametrize(

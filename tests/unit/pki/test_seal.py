@@ -131,8 +131,9 @@ def test_key_file_refused(text: str, words: str):
     [({"a": OLD}, "b"), ({}, "a"), ({"a": OLD[:16]}, "a"), ({"A": OLD}, "A"), ({"a b": OLD}, "a b")],
 )
 def test_sealer_refused(given: dict[str, bytes], active: str):
-    with pytest.raises(errors.Refused):
+    with pytest.raises(errors.Refused) as caught:
         seal.Sealer(given, active)
+    assert caught.value.reason == "BadSealKey"
 
 
 @pytest.mark.parametrize(("given", "there"), [({}, "none"), ({"b": OLD, "a": NEW}, "a, b")])
@@ -143,8 +144,9 @@ def test_the_keys_there_are_told(given: dict[str, bytes], there: str):
 
 
 def test_new_id_refused():
-    with pytest.raises(errors.Refused):
+    with pytest.raises(errors.Refused, match="a key id is") as caught:
         seal.generate_line("Not an id")
+    assert caught.value.reason == "BadSealKey"
 
 
 def test_keys_never_print():

@@ -6,6 +6,7 @@ from __future__ import annotations
 import datetime
 from typing import Any
 
+from handfast.api import signer_names
 from handfast.rules.ledger import entries, segments
 
 NOW = datetime.datetime(2030, 1, 1, 12, tzinfo=datetime.UTC)
@@ -47,3 +48,9 @@ def chain() -> list[segments.Segment]:
         before = segments.sealed(segment)
         found.append(before if first < 9 else segment)
     return found
+
+
+def mesh(*numbers: int, before: segments.Segment | None = None) -> segments.Segment:
+    """An open segment of the chain of the mesh."""
+    own = lines(*numbers, signer=signer_names.MESH_IDENTITY, names=("CN=", "DNS:web.shop.test"))
+    return segments.extended(segments.following(before, segments.MESH), own)

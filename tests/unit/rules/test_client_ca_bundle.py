@@ -9,12 +9,12 @@ from handfast import errors
 from handfast.rules import client_ca_bundle
 from tests.unit.pki import making
 
-CA = making.ca("ca")
+CA, OTHER = making.ca("ca"), making.ca("other")
 
 
 def test_the_bundle_is_every_certificate_of_its_key():
-    document = {"data": {client_ca_bundle.KEY: CA.pem.decode(), "other": "no certificate"}}
-    assert client_ca_bundle.read(document).ders == (CA.der,)
+    document = {"data": {client_ca_bundle.KEY: (CA.pem + OTHER.pem).decode(), "other": "no certificate"}}
+    assert set(client_ca_bundle.read(document).ders) == {CA.der, OTHER.der}
 
 
 @pytest.mark.parametrize("document", [{}, {"data": {}}, {"data": {client_ca_bundle.KEY: 7}}, {"data": None}])
@@ -25,8 +25,9 @@ def test_a_document_without_the_key_is_refused(document):
 
 
 def test_broken_pem_is_refused():
-    with pytest.raises(errors.Refused):
+    with pytest.raises(errors.Refused, match="no END line") as caught:
         client_ca_bundle.read({"data": {client_ca_bundle.KEY: "-----BEGIN CERTIFICATE-----\nxx"}})
+    assert caught.value.reason == "MalformedPEM"
 
 
 class TestRecord:
@@ -52,6 +53,7 @@ class TestRecord:
         [
             "",
             "[]",
+            '{"more":' + "[" * 100_000,
             "broken",
             '{"certificates":{"x":["a/b"]}}',
             '{"certificates":{"' + FINGERPRINT + '":[]}}',

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from handfast.rules import flow
+from handfast.rules import flow, user_names
+from handfast.rules.mesh import control_plane
 
 KNOWN = "system:authenticated"
 NODE = ("system:node:n1", ("system:nodes", KNOWN))
@@ -33,6 +34,19 @@ def test_every_caller_has_the_flow_of_the_first_row_that_applies(
     name: str, groups: tuple[str, ...], expected: str
 ) -> None:
     assert flow.of_caller(name, groups) == expected
+
+
+def test_the_identity_service_is_told_by_its_whole_name() -> None:
+    group = user_names.SERVICE_ACCOUNTS
+    own = user_names.service_account_user(control_plane.NAMESPACE, control_plane.IDENTITY)
+    assert own == user_names.MESH_IDENTITY
+    assert flow.of_caller(own, (group, KNOWN)) == flow.MESH_IDENTITY
+    assert flow.of_caller(own, (KNOWN,)) == flow.USER
+    assert flow.of_caller("system:serviceaccount:shop:linkerd-identity", (group, KNOWN)) == flow.SERVICE_ACCOUNT
+    assert (
+        flow.of_resource(flow.MESH_IDENTITY, "create", "authentication.k8s.io", "tokenreviews", "")
+        == flow.MESH_IDENTITY
+    )
 
 
 def test_name_alone_is_no_node() -> None:

@@ -109,7 +109,7 @@ def test_an_issued_one_that_no_approver_decides_has_none(spec: dict[str, Any]):
 
 
 @pytest.mark.parametrize(("status", "verdict", "remedy"), SETTLED)
-def test_a_settled_request_says_that_only_a_new_one_helps(status: dict[str, Any], verdict: str, remedy: str):
+def test_a_settled_request_says_how_it_ended_and_what_is_left_to_do(status: dict[str, Any], verdict: str, remedy: str):
     explanation = explain({**csr(), "status": status})
     assert explanation.verdict == verdict
     assert remedy in explanation.remedy

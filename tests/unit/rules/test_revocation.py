@@ -26,10 +26,17 @@ def index(*rows: Revocation) -> revocation.Index:
 
 
 def refusal(
-    asked: revocation.Index, user: str, *, serial: str = "", key: str = "", node: str = "", now: datetime.datetime = NOW
+    asked: revocation.Index,
+    user: str,
+    *,
+    serial: str = "",
+    key: str = "",
+    node: str = "",
+    pod: str = "",
+    now: datetime.datetime = NOW,
 ) -> str:
     """The sentence of a refusal; empty if somebody is let in."""
-    verdict = asked.judge(user, serial, key, node, now)
+    verdict = asked.judge(user, serial, key, node, now, pod)
     if isinstance(verdict, decision.NotMine):
         assert verdict.reason == "NotRevoked"
         return ""
@@ -46,6 +53,10 @@ def test_nobody_is_revoked_at_first():
     assert refusal(empty, "system:node:a", serial="1", key=KEY, node="a") == ""
 
 
+def test_all_of_them_can_be_looked_through():
+    assert [each.name for each in STOLEN] == ["node-a"]
+
+
 def test_a_node_is_refused_by_its_user_name():
     assert refusal(STOLEN, "system:node:a") == 'user "system:node:a" is refused by Revocation "node-a": stolen'
 
@@ -59,6 +70,34 @@ def test_tokens_of_its_pods_are_refused():
     assert refusal(STOLEN, pod, node="a") == 'node "a" is refused by Revocation "node-a": stolen'
     assert refusal(STOLEN, pod, node="b") == ""
     assert refusal(STOLEN, pod) == ""
+
+
+def pod(name: str = "web-1", **more: str) -> Revocation:
+    return revocation.read({"metadata": {"name": "p"}, "spec": {"pod": {"namespace": "shop", "name": name, **more}}})
+
+
+def test_tokens_of_one_pod_are_refused():
+    user = "system:serviceaccount:shop:web"
+    asked = index(pod(uid="u-1"))
+    assert refusal(asked, user, pod="shop/web-1/u-1") == (
+        'pod "shop/web-1/u-1" is refused by Revocation "p": unspecified'
+    )
+    for other in ("shop/web-2/u-1", "prod/web-1/u-1", ""):
+        assert refusal(asked, user, pod=other) == ""
+
+
+def test_a_pod_made_anew_is_another():
+    user = "system:serviceaccount:shop:web"
+    assert refusal(index(pod(uid="u-1")), user, pod="shop/web-1/u-2") == ""
+    assert refusal(index(pod()), user, pod="shop/web-1/u-2")
+    assert refusal(index(pod()), user, pod="shop/web-1")
+    assert refusal(index(pod("web")), user, pod="shop/web-1/u-2") == ""
+
+
+@pytest.mark.parametrize("spec", [{}, {"namespace": "shop"}, {"name": "web-1"}, "web-1"])
+def test_a_pod_that_cannot_be_understood_refuses_nobody(spec):
+    read = revocation.read({"metadata": {"name": "p"}, "spec": {"pod": spec, "user": "jane"}})
+    assert (read.pod, read.user) == ("", "jane")
 
 
 def test_one_certificate():

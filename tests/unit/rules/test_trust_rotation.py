@@ -2,7 +2,7 @@
 """The steps of a rotation: their order, what they wait for, the way back, and who signed when."""
 
 import dataclasses
-import datetime as dt
+import datetime
 import json
 
 import pytest
@@ -12,8 +12,8 @@ from handfast.rules import trust_rotation as rotation
 from handfast.rules.ledger import entries as ledger_entries
 from handfast.rules.trust_rotation import Observed, State, Step, Target
 
-NOW = dt.datetime(2030, 1, 1, tzinfo=dt.UTC)
-MINUTE, HOUR, DAY = dt.timedelta(minutes=1), dt.timedelta(hours=1), dt.timedelta(days=1)
+NOW = datetime.datetime(2030, 1, 1, tzinfo=datetime.UTC)
+MINUTE, HOUR, DAY = datetime.timedelta(minutes=1), datetime.timedelta(hours=1), datetime.timedelta(days=1)
 NOTHING = Observed()
 
 
@@ -244,7 +244,7 @@ class TestWhoSigned:
     def test_around_switches_both(self):
         state = after(Step.ADD, Step.PUBLISH, Step.SWITCH)
         switched = NOW + 2 * HOUR
-        found = [rotation.signers_at(state, switched + offset) for offset in (-HOUR, dt.timedelta(), HOUR)]
+        found = [rotation.signers_at(state, switched + offset) for offset in (-HOUR, datetime.timedelta(), HOUR)]
         assert found == [{"old"}, {"old", "new"}, {"new"}]
 
 

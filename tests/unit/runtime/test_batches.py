@@ -12,7 +12,7 @@ from handfast import errors
 from handfast.runtime import batches
 from tests.world.clock import settle
 
-Places = Sequence[batches.Place[str, str]]
+Batch = Sequence[batches.Waiting[str, str]]
 
 
 class Stage:
@@ -23,21 +23,21 @@ class Stage:
         self.gate = asyncio.Event()
         self.handled: list[tuple[str, list[str]]] = []
 
-    async def handle(self, key: str, batch: Places) -> None:
-        self.handled.append((key, [place.item for place in batch]))
+    async def handle(self, key: str, batch: Batch) -> None:
+        self.handled.append((key, [waiting.item for waiting in batch]))
         await self.gate.wait()
-        for place in batch:
-            match place.item:
+        for waiting in batch:
+            match waiting.item:
                 case "bug":
                     raise ZeroDivisionError
                 case "refused":
-                    place.fail(errors.Refused("no"))
+                    waiting.fail(errors.Refused("no"))
                 case "down":
                     raise errors.Unavailable("not now")
                 case "forgotten":
                     pass
                 case item:
-                    place.settle(item.upper())
+                    waiting.settle(item.upper())
 
     async def begin(self, *items: str, key: str = "k") -> list[asyncio.Task[str]]:
         tasks = [asyncio.ensure_future(self.batches.join(key, item)) for item in items]

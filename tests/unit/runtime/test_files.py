@@ -122,8 +122,9 @@ class TestReplaceContents:
             path.symlink_to(tmp_path / "g")
         elif kind == "directory":
             path.mkdir()
-        with pytest.raises(errors.Refused):
+        with pytest.raises(errors.Refused) as caught:
             files.replace_contents(path, b"new")
+        assert caught.value.reason == ("FileNotFound" if kind == "missing" else "NotAFile")
         assert kind != "link" or (tmp_path / "g").read_bytes() == b"old"
 
 
@@ -361,8 +362,9 @@ class TestLock:
 
         monkeypatch.setattr(os, "kill", not_ours)
         lock = files.lock_directory(tmp_path)
-        with pytest.raises(errors.Refused):
+        with pytest.raises(errors.Refused) as caught:
             files.lock_directory(tmp_path)
+        assert caught.value.reason == "DirectoryInUse"
         lock.release()
 
     def test_a_directory_that_is_not_there(self, tmp_path):
@@ -385,8 +387,9 @@ class TestLock:
 
     def test_the_owners_id_stays_while_it_holds_the_lock(self, tmp_path):
         lock = files.lock_directory(tmp_path)
-        with pytest.raises(errors.Refused):
+        with pytest.raises(errors.Refused) as caught:
             files.lock_directory(tmp_path)
+        assert caught.value.reason == "DirectoryInUse"
         assert (tmp_path / files.LOCK_NAME).read_text() == f"{os.getpid()}\n"
         lock.release()
 

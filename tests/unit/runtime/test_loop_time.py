@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import Any
 
 import pytest
@@ -136,6 +137,35 @@ async def test_an_error_from_outside_leaves_nothing_for_the_collector(timed: Tim
         await settle()
         task.cancel()
         await asyncio.wait([task])
+        del task
+        await settle()
+        assert left() == []
+
+
+@pytest.mark.parametrize("caught", [False, True])
+async def test_a_wait_that_failed_leaves_nothing_for_the_collector(timed: Timed, *, caught: bool) -> None:
+    """What was waited for keeps its error, the error the frames it came through, and those what the work holds."""
+
+    class Kept:
+        pass
+
+    async def waits() -> None:
+        kept = Kept()
+        await lost[0]
+        del kept
+
+    async def work() -> None:
+        with contextlib.suppress(*[ConnectionError] * caught):
+            await waits()
+
+    with leftovers.without_collector(Kept) as left:
+        lost: list[asyncio.Future[None]] = [asyncio.get_running_loop().create_future()]
+        task = asyncio.create_task(timed.run(work()))
+        await settle()
+        assert len(left()) == 1
+        lost.pop().set_exception(ConnectionError("lost"))
+        await asyncio.wait([task])
+        assert (task.exception() is None) == caught
         del task
         await settle()
         assert left() == []

@@ -112,7 +112,7 @@ async def test_a_connection_without_a_header(door: Door, words: bytes, reason: s
 
 
 async def test_half_a_header_ends(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(proxied, "SECONDS", 0.05)
+    monkeypatch.setattr(proxied, "SECONDS", 0.5)
     half, _ = door.connect(BALANCER, HEADER[:10])
     silent, _ = door.connect(BALANCER)
     gone, peer = door.connect(BALANCER, HEADER[:10])

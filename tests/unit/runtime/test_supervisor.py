@@ -328,7 +328,14 @@ while True:
         assert "'reason': 'NotAnswering'" in killed
         assert again.startswith("warning: the a ended and is started again {'why': 'killed: /livez was not answered")
 
-    async def test_where_nobody_watches_it_stays_as_it_is(self, world):
+    async def test_where_nobody_watches_it_stays_as_it_is(self, world, monkeypatch):
+        watched = []
+
+        async def watch(*_):
+            watched.append("a")
+            return "no answer"
+
+        monkeypatch.setattr(watchdog, "watch", watch)
         timing = dataclasses.replace(QUICK, silence=None)
         with socket.create_server(("127.0.0.1", 0)) as sock:
             run = asyncio.create_task(
@@ -337,6 +344,7 @@ while True:
             await world.until("a started")
             os.kill(os.getpid(), signal.SIGTERM)
             await asyncio.wait_for(run, 10)
+        assert (watched, world.told().count("a started")) == ([], 1)
         assert "a answered" not in world.told()
 
     async def test_a_server_that_stops_is_not_called_silent(self, world, monkeypatch):
@@ -359,6 +367,27 @@ while True:
             await asyncio.wait_for(run, 10)
         assert world.told()[-1] == "a stopped"
         assert world.events == ["info: SIGTERM received, stopping"]
+
+
+async def test_what_is_done_beside_the_roles_begins_when_they_are_ready_and_ends_with_the_stop(world):
+    seen = []
+
+    async def beside():
+        seen.append(world.is_ready.is_set())
+        try:
+            await asyncio.Event().wait()
+        finally:
+            seen.append("cancelled")
+
+    role = world.role("a", SERVES, waits_for="a started")
+    run = asyncio.create_task(supervisor.Supervisor([role], world, QUICK, beside=[beside]).run())
+    await asyncio.wait_for(world.is_ready.wait(), 10)
+    async with asyncio.timeout(10):
+        while not seen:
+            await asyncio.sleep(0.005)
+    os.kill(os.getpid(), signal.SIGTERM)
+    await asyncio.wait_for(run, 10)
+    assert seen == [True, "cancelled"]
 
 
 class TestPreparation:

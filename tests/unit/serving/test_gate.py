@@ -445,7 +445,8 @@ class TestBehindABalancer:
     async def test_the_balancers_own_are_its_own(self, doors: list[Door]) -> None:
         door = self.door(doors)
         door.connect(self.BALANCER, header=b"PROXY UNKNOWN\r\n")
-        assert [(visitor.address, visitor.proxied) for visitor in door.shaking] == [(self.BALANCER, False)]
+        seen = [(visitor.address, visitor.proxied, visitor.unnamed) for visitor in door.shaking]
+        assert seen == [(self.BALANCER, False, True)]
 
     async def test_while_the_header_comes_it_counts_for_the_total(self, doors: list[Door]) -> None:
         door = self.door(doors, connections=2)

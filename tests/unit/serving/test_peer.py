@@ -18,7 +18,7 @@ def test_not_this_machine(address):
     assert not peer.is_loopback(address)
 
 
-def test_chains_that_differ_in_their_joints_have_different_hashes():
-    one, other = peer.Peer.of((b"ab", b"c"), "", "tls"), peer.Peer.of((b"a", b"bc"), "", "tls")
-    assert one.chain_hash != other.chain_hash
+@pytest.mark.parametrize("chain", [(b"a", b"bc"), (b"abc",), (b"a", b"b", b"c"), (b"ab", b"c", b"")])
+def test_chains_that_differ_in_their_joints_have_different_hashes(chain):
+    assert peer.Peer.of(chain, "", "tls").chain_hash != peer.Peer.of((b"ab", b"c"), "", "tls").chain_hash
     assert peer.Peer.of((), "", "tls").chain_hash == b""

@@ -7,8 +7,10 @@ from prometheus_client import core
 from handfast.telemetry import proxy_refusals
 
 
-def test_by_reason():
+def test_refusals_are_counted_by_reason():
     registry = core.CollectorRegistry()
-    registry.register(proxy_refusals.ProxyRefusals(lambda: {"NotNamed": 3}))
+    counts = {"NotNamed": 3, "TooLong": 1}
+    registry.register(proxy_refusals.ProxyRefusals(lambda: counts))
     text = prometheus_client.generate_latest(registry).decode()
-    assert 'handfast_proxy_headers_refused_total{reason="NotNamed"} 3.0' in text
+    for reason, count in counts.items():
+        assert f'handfast_proxy_headers_refused_total{{reason="{reason}"}} {count}.0' in text

@@ -69,6 +69,12 @@ def decode(body: bytes) -> dict[str, Any]:
     return {"apiVersion": api_version, "kind": kind, **fields}
 
 
+def wire_fields(data: bytes | memoryview) -> Iterator[tuple[int, int | memoryview]]:
+    """(number, value) of each field of one message, whatever it is called: for messages that the schema does not have."""
+    for number, _, value in _Reader().fields(memoryview(data)):
+        yield number, value
+
+
 @functools.cache
 def _message_names() -> dict[tuple[str, str], str]:
     """(apiVersion, kind) -> message, of the kinds that have one."""

@@ -5,7 +5,7 @@ It reads events rather than use PyYAML's own constructor, because a body comes f
 recursion. An alias can be refused before it expands (271 bytes of aliases can become 100 MB). A repeated key is still
 visible. It does not care what the document means, nor what it is for. What is refused:
 
-1. bytes that are not UTF-8, text that is not YAML;
+1. bytes that are not UTF-8, also those that a tag spells with %, and text that is not YAML;
 2. aliases, merge keys (<<) and tags other than !!str;
 3. keys that are not strings;
 4. .nan and .inf, which JSON cannot say;
@@ -21,7 +21,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import yaml
 
@@ -51,6 +51,13 @@ MAX_DUPLICATES = 100
 MAX_NODES: Final = 100_000
 
 
+class Repeat(NamedTuple):
+    """A key that its mapping has already, and the line in which it comes again."""
+
+    line: int
+    key: str
+
+
 @dataclass(slots=True)
 class _Open:
     """A mapping or sequence whose end has not been read; `key` is the mapping's key that awaits its value."""
@@ -64,8 +71,10 @@ class _Builder:
     """The document so far, and the repeated keys met on the way."""
 
     stack: list[_Open] = field(default_factory=list)
-    duplicates: dict[str, None] = field(default_factory=dict)
+    duplicates: dict[str, Repeat] = field(default_factory=dict)
     root: Any = None
+    # The line of the event that is being read.
+    line: int = 0
     # The line that each value begins in, by its path; None: nobody asks.
     lines: dict[str, int] | None = None
 
@@ -100,15 +109,21 @@ class _Builder:
         elif isinstance(value, str):
             top.key = value
             if value in top.value and len(self.duplicates) < MAX_DUPLICATES:
-                self.duplicates[self.path()] = None
+                self.duplicates.setdefault(self.path(), Repeat(self.line, value))
         else:
             raise errors.Refused("a key must be a string: put it in quotes")
 
 
 def load(body: bytes) -> tuple[Any, list[str]]:
     """The only document of a YAML stream, and the paths of the keys it repeats; the last of them wins."""
+    value, repeats = load_with_repeats(body)
+    return value, list(repeats)
+
+
+def load_with_repeats(body: bytes) -> tuple[Any, dict[str, Repeat]]:
+    """The same, and of each key that is repeated the line, too."""
     builder = _read(body, _Builder(), MAX_NODES)
-    return builder.root, list(builder.duplicates)
+    return builder.root, builder.duplicates
 
 
 def load_with_lines(body: bytes, max_nodes: int) -> tuple[Any, list[str], dict[str, int]]:
@@ -133,12 +148,16 @@ def _read(body: bytes, builder: _Builder, max_nodes: int) -> _Builder:
                 documents += 1
                 if documents > 1:
                     raise errors.Refused("there must be one document, there are several")
+            mark: Any = event.start_mark
+            builder.line = mark.line + 1
             if builder.lines is not None and isinstance(event, yaml.NodeEvent) and not builder.awaits_key:
-                mark: Any = event.start_mark
-                builder.lines[builder.path()] = mark.line + 1
+                builder.lines[builder.path()] = builder.line
             _apply(builder, event)
     except yaml.YAMLError as error:
         raise errors.Refused(_problem(error)) from None
+    except UnicodeDecodeError:
+        # libyaml takes surrogates in a tag (`!%ED%A0%80`), and Python does not.
+        raise errors.Refused("a tag in it is not valid UTF-8") from None
     return builder
 
 
@@ -173,6 +192,14 @@ def _scalar(event: yaml.ScalarEvent) -> Any:
     if value == "<<":
         raise errors.Refused("merge keys (<<) are not accepted: write the fields out")
     return _plain(value)
+
+
+def is_text(value: str) -> bool:
+    """Whether a text is read as itself without quotes, as far as its letters go; else it would be a number, a boolean or nothing."""
+    try:
+        return isinstance(_plain(value), str)
+    except errors.Refused:
+        return False
 
 
 def _plain(value: str) -> Any:

@@ -27,13 +27,15 @@ from typing import Any, Final
 from handfast import errors
 from handfast.api import field_errors as fields
 from handfast.api import handfast_kinds, jsonpath, kinds, status
-from handfast.api.custom import structural_schema, structural_values
+from handfast.api.cel import engine
+from handfast.api.custom import rules, structural_schema, structural_values
 
 RESOURCE: Final = ("apiextensions.k8s.io", "customresourcedefinitions")
 FINALIZER: Final = "customresourcecleanup.apiextensions.k8s.io"
-RULES_WARNING: Final = "x-kubernetes-validations are stored and not evaluated"
+RULES_WARNING: Final = f"x-kubernetes-validations are stored and not evaluated: {engine.INSTALL}"
 CONVERSION_WARNING: Final = "spec.conversion.webhook is stored and not called: versions differ in their apiVersion only"
 _COMPUTED: Final = ("acceptedNames", "conditions", "storedVersions")
+_CONDITIONS: Final = frozenset({"Established", "NamesAccepted", "Terminating"})
 _APPROVAL: Final = "api-approved.kubernetes.io"
 _VERSION: Final = re.compile(r"v([1-9][0-9]{0,9})(?:(alpha|beta)([1-9][0-9]{0,9}))?\Z")
 _MAX_SELECTABLE: Final = 8
@@ -184,13 +186,17 @@ def prepare(document: dict[str, Any], others: Iterable[Claim], now_text: str) ->
 
 
 def keep_computed(document: dict[str, Any], old: Mapping[str, Any]) -> None:
-    """A write to /status: what the server computes stays as it is stored (6).
+    """A write to /status: what the server computes stays as it is stored (6). Conditions of other types are whose they are.
 
     Stored versions may be taken out: only whoever moved the objects knows that none is stored in a version any more.
     """
     before, written = jsonpath.mapping(old, "status"), jsonpath.mapping(document, "status")
     sent = {key: value for key, value in written.items() if key not in _COMPUTED}
     document["status"] = sent | {key: before[key] for key in _COMPUTED if key in before}
+    own = [row for row in jsonpath.mappings(before, "conditions") if row.get("type") in _CONDITIONS]
+    others = [row for row in jsonpath.mappings(written, "conditions") if row.get("type") not in _CONDITIONS]
+    if own or others:
+        document["status"]["conditions"] = own + others
     left = [
         version for version in jsonpath.texts(before, "storedVersions") if version in written.get("storedVersions", ())
     ]
@@ -322,14 +328,17 @@ def problems(document: Mapping[str, Any]) -> Iterator[status.Cause]:
             detail += "spec.versions until a storage migration ensures no data remains persisted in it "
             detail += "and removes it from status.storedVersions"
             yield fields.invalid(f"status.storedVersions[{index}]", name, detail)
-    budget = structural_values.Budget()
+    budget, characters = structural_values.Budget(), rules.Characters()
     for index, version in enumerate(versions):
-        yield from _version(version, f"spec.versions[{index}]", budget)
+        yield from _version(version, f"spec.versions[{index}]", budget, characters)
 
 
-def _version(version: Mapping[str, Any], path: str, budget: structural_values.Budget) -> Iterator[status.Cause]:
+def _version(
+    version: Mapping[str, Any], path: str, budget: structural_values.Budget, characters: rules.Characters
+) -> Iterator[status.Cause]:
     root = jsonpath.mapping(version, "schema", "openAPIV3Schema")
-    yield from structural_schema.problems(root, f"{path}.schema.openAPIV3Schema", budget)
+    wrong = structural_schema.problems(root, f"{path}.schema.openAPIV3Schema", budget)
+    yield from wrong or rules.problems(root, f"{path}.schema.openAPIV3Schema", characters)
     selectable = jsonpath.mappings(version, "selectableFields")
     if len(selectable) > _MAX_SELECTABLE:
         yield fields.too_many(f"{path}.selectableFields", len(selectable), _MAX_SELECTABLE)
@@ -360,7 +369,7 @@ def warnings(document: Mapping[str, Any]) -> list[str]:
         jsonpath.mapping(version, "schema", "openAPIV3Schema")
         for version in jsonpath.mappings(document, "spec", "versions")
     ]
-    if any(structural_schema.has_rules(schema) for schema in schemas):
+    if any(structural_schema.has_rules(schema) for schema in schemas) and not engine.is_available():
         texts.append(RULES_WARNING)
     if jsonpath.text(document, "spec", "conversion", "strategy") == "Webhook":
         texts.append(CONVERSION_WARNING)

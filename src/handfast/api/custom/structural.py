@@ -34,6 +34,8 @@ MAX_FILLED: Final = 4 << 20
 _encode = msgspec.json.Encoder().encode
 
 Schema = Mapping[str, Any]
+# Of a kind that brings no schema: it keeps whatever it is sent.
+FREE: Final[Schema] = {"type": "object", PRESERVE: True}
 
 
 def properties(schema: Schema) -> Mapping[str, Any]:
@@ -149,6 +151,22 @@ class _Filler:
             defaults = [(key, default, len(_encode(default)) + len(key)) for key, default in declared]
             self._defaults[id(schema)] = defaults
         return defaults
+
+
+def correlated(schema: Schema, new: Any, old: Any) -> Any:
+    """`old`, as far as its parts can be told again in `new`: of a list that has changed only the items of a map can."""
+    if isinstance(new, dict) and isinstance(old, dict):
+        # What is gone stays: that it is missing in `new` must not look as if it had been missing before.
+        return {key: correlated(field(schema, key) or {}, new.get(key), value) for key, value in old.items()}
+    if isinstance(new, list) and isinstance(old, list) and schema.get("x-kubernetes-list-type") != "map":
+        return old if new == old else []
+    return old
+
+
+def has_defaults(schema: Schema) -> bool:
+    """Whether anything below could be filled in."""
+    below = [*properties(schema).values(), items(schema), schema.get("additionalProperties")]
+    return any(isinstance(each, Mapping) and (_has_default(each) or has_defaults(each)) for each in below)
 
 
 def _has_default(schema: Any) -> bool:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import base64
 import binascii
-import datetime as dt
+import datetime
 import ipaddress
 import re
 import urllib.parse
 from collections.abc import Callable, Mapping
 from typing import Any, Final
+
+from handfast.api import field_errors as fields
 
 _DATE_TIME: Final = re.compile(
     r"(\d{4}-\d\d-\d\d)[Tt ](?:[01]\d|2[0-3]):[0-5]\d:(?:[0-5]\d|60)(?:\.\d{1,18})?(?:[Zz]|[+-](?:[01]\d|2[0-3]):?[0-5]\d)\Z",
@@ -36,7 +38,7 @@ _WORDY_DURATION: Final = re.compile(
 
 def _date(text: str) -> bool:
     try:
-        return len(text) == 10 and text.isascii() and dt.date.fromisoformat(text) is not None
+        return len(text) == 10 and text.isascii() and datetime.date.fromisoformat(text) is not None
     except ValueError:
         return False
 
@@ -52,7 +54,7 @@ def _duration(text: str) -> bool:
 
 def _ip(text: str, version: int) -> bool:
     try:
-        return ipaddress.ip_address(text).version == version and "%" not in text
+        return len(text) <= fields.LONGEST_ADDRESS and ipaddress.ip_address(text).version == version and "%" not in text
     except ValueError:
         return False
 
@@ -60,7 +62,13 @@ def _ip(text: str, version: int) -> bool:
 def _cidr(text: str) -> bool:
     address, slash, length = text.partition("/")
     # A mask in dots is no CIDR.
-    if not slash or not length.isascii() or not length.isdigit() or "%" in address:
+    if (
+        len(text) > fields.LONGEST_ADDRESS
+        or not slash
+        or not length.isascii()
+        or not length.isdigit()
+        or "%" in address
+    ):
         return False
     try:
         ipaddress.ip_network(text, strict=False)

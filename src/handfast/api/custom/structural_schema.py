@@ -22,7 +22,7 @@ from typing import Final
 
 from handfast.api import field_errors as fields
 from handfast.api import status
-from handfast.api.custom import structural, structural_values
+from handfast.api.custom import rules, structural, structural_values
 from handfast.api.custom.structural import Schema
 
 MAX_SCHEMAS: Final = 20_000
@@ -80,8 +80,8 @@ def _cut(key: str) -> str:
 
 
 def has_rules(root: Schema) -> bool:
-    """Whether there are CEL rules anywhere, which are not evaluated."""
-    return any(schema.get("x-kubernetes-validations") for schema in walk(root))
+    """Whether there are CEL rules anywhere."""
+    return any(schema.get(rules.KEY) for schema in walk(root))
 
 
 class _Judge:

@@ -2,8 +2,8 @@
 """Decide whether a custom object's values are what its structural schema asks for; everything wrong, in Kubernetes' words.
 
 The document was pruned and defaulted before (`structural`); nothing is changed here. Patterns come from users: they are
-matched by RE2, whose time is linear, and the whole check has a budget of steps. Not evaluated: the CEL rules of
-`x-kubernetes-validations`, which are stored and shown, and formats that `structural_formats` does not know.
+matched by RE2, whose time is linear, and the whole check has a budget of steps. Not here: the CEL rules of
+`x-kubernetes-validations` (`rule_values`), and formats that `structural_formats` does not know.
 
 1. null only where `nullable`; the type; `enum`.
 2. texts: `minLength`, `maxLength` (in characters), `pattern`, `format`.

@@ -8,6 +8,7 @@ the world (addresses, node ports, uids) and judges nothing: that is `validation`
 from __future__ import annotations
 
 import base64
+import copy
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -221,14 +222,17 @@ def _job(document: dict[str, Any]) -> None:
     _put(spec, "backoffLimit", 6 if spec.get("backoffLimitPerIndex") is None else 2**31 - 1)
     _put_empty(spec, "completionMode", "NonIndexed")
     _put(spec, "suspend", False)
+    _put(spec, "manualSelector", False)
     failure = spec.get("podFailurePolicy")
     _put_empty(spec, "podReplacementPolicy", "TerminatingOrFailed" if failure is None else "Failed")
     for rule in jsonpath.mappings(failure, "rules"):
         for condition in jsonpath.mappings(rule, "onPodConditions"):
             _put_empty(condition, "status", "True")
-    labels = jsonpath.mapping(spec, "template", "metadata", "labels")
-    _labels_from_template(document, {key: value for key, value in labels.items() if key not in _JOB_LABELS})
     _job_selector(document, spec)
+    labels = jsonpath.mapping(spec, "template", "metadata", "labels")
+    # Those of its author, if there are any: else what the selector brought, so that `kubectl get jobs -l job-name=…` finds it.
+    own = {key: value for key, value in labels.items() if key not in _JOB_LABELS}
+    _labels_from_template(document, own or labels)
     pods.template(spec)
 
 
@@ -251,6 +255,80 @@ def _cronjob(document: dict[str, Any]) -> None:
     _put(spec, "successfulJobsHistoryLimit", 3)
     _put(spec, "failedJobsHistoryLimit", 1)
     pods.template(jsonpath.mapping(spec, "jobTemplate", "spec"))
+
+
+def _podtemplate(document: dict[str, Any]) -> None:
+    pods.template(document)
+
+
+# --- what limits, budgets and scales
+
+
+def _limitrange(document: dict[str, Any]) -> None:
+    for row in jsonpath.mappings(document, "spec", "limits"):
+        if row.get("type") != "Container":
+            continue
+        default, request = _child(row, "default"), _child(row, "defaultRequest")
+        for key, value in jsonpath.mapping(row, "max").items():
+            default.setdefault(key, value)
+        for amounts in (default, jsonpath.mapping(row, "min")):
+            for key, value in amounts.items():
+                request.setdefault(key, value)
+
+
+def _priorityclass(document: dict[str, Any]) -> None:
+    _put_empty(document, "preemptionPolicy", "PreemptLowerPriority")
+
+
+# What scales up, and down, where a behaviour does not say; a window of 0 seconds counts as said.
+_SCALE_UP: Mapping[str, Any] = {
+    "stabilizationWindowSeconds": 0,
+    "selectPolicy": "Max",
+    "policies": [
+        {"type": "Pods", "value": 4, "periodSeconds": 15},
+        {"type": "Percent", "value": 100, "periodSeconds": 15},
+    ],
+}
+_SCALE_DOWN: Mapping[str, Any] = {
+    "selectPolicy": "Max",
+    "policies": [{"type": "Percent", "value": 100, "periodSeconds": 15}],
+}
+
+
+def _horizontalpodautoscaler(document: dict[str, Any]) -> None:
+    spec = _child(document, "spec")
+    _put(spec, "minReplicas", 1)
+    if not jsonpath.sequence(spec, "metrics"):
+        target = {"type": "Utilization", "averageUtilization": 80}
+        spec["metrics"] = [{"type": "Resource", "resource": {"name": "cpu", "target": target}}]
+    for behavior in _present(spec, "behavior"):
+        for key, rules in (("scaleUp", _SCALE_UP), ("scaleDown", _SCALE_DOWN)):
+            row = _child(behavior, key)
+            for name, value in rules.items():
+                _put(row, name, copy.deepcopy(value))
+
+
+# --- what routes
+
+
+def _ingress(document: dict[str, Any]) -> None:
+    _put(_child(document, "status"), "loadBalancer", {})
+
+
+def _ingressclass(document: dict[str, Any]) -> None:
+    for parameters in _present(jsonpath.mapping(document, "spec"), "parameters"):
+        _put(parameters, "scope", "Cluster")
+
+
+def _networkpolicy(document: dict[str, Any]) -> None:
+    spec = _child(document, "spec")
+    _put(spec, "podSelector", {})
+    rules = [*jsonpath.mappings(spec, "ingress"), *jsonpath.mappings(spec, "egress")]
+    for rule in rules:
+        for port in jsonpath.mappings(rule, "ports"):
+            _put(port, "protocol", "TCP")
+    if not jsonpath.sequence(spec, "policyTypes"):
+        spec["policyTypes"] = ["Ingress", "Egress"] if jsonpath.sequence(spec, "egress") else ["Ingress"]
 
 
 # --- access, admission, definitions
@@ -281,6 +359,26 @@ def _mutating_webhooks(document: dict[str, Any]) -> None:
     _webhooks(document)
     for webhook in jsonpath.mappings(document, "webhooks"):
         _put_empty(webhook, "reinvocationPolicy", "Never")
+
+
+def _match_resources(match: dict[str, Any]) -> None:
+    _put_empty(match, "matchPolicy", "Equivalent")
+    _put(match, "namespaceSelector", {})
+    _put(match, "objectSelector", {})
+    for rule in (*jsonpath.mappings(match, "resourceRules"), *jsonpath.mappings(match, "excludeResourceRules")):
+        _put_empty(rule, "scope", "*")
+
+
+def _admission_policy(document: dict[str, Any]) -> None:
+    spec = _child(document, "spec")
+    _put_empty(spec, "failurePolicy", "Fail")
+    for match in _present(spec, "matchConstraints"):
+        _match_resources(match)
+
+
+def _policy_binding(document: dict[str, Any]) -> None:
+    for match in _present(jsonpath.mapping(document, "spec"), "matchResources"):
+        _match_resources(match)
 
 
 def _definition(document: dict[str, Any]) -> None:
@@ -318,11 +416,20 @@ _DEFAULTS: Mapping[tuple[str, str], Callable[[dict[str, Any]], None]] = {
     (_RBAC, "clusterrolebindings"): _binding,
     ("admissionregistration.k8s.io", "mutatingwebhookconfigurations"): _mutating_webhooks,
     ("admissionregistration.k8s.io", "validatingwebhookconfigurations"): _webhooks,
+    ("admissionregistration.k8s.io", "validatingadmissionpolicies"): _admission_policy,
+    ("admissionregistration.k8s.io", "validatingadmissionpolicybindings"): _policy_binding,
     ("apiextensions.k8s.io", "customresourcedefinitions"): _definition,
     ("apps", "deployments"): _deployment,
     ("apps", "daemonsets"): _daemonset,
     ("apps", "statefulsets"): _statefulset,
     ("apps", "replicasets"): _replicaset,
+    ("", "podtemplates"): _podtemplate,
+    ("", "limitranges"): _limitrange,
+    ("autoscaling", "horizontalpodautoscalers"): _horizontalpodautoscaler,
+    ("networking.k8s.io", "ingresses"): _ingress,
+    ("networking.k8s.io", "ingressclasses"): _ingressclass,
+    ("networking.k8s.io", "networkpolicies"): _networkpolicy,
+    ("scheduling.k8s.io", "priorityclasses"): _priorityclass,
     ("batch", "jobs"): _job,
     ("batch", "cronjobs"): _cronjob,
     ("storage.k8s.io", "csidrivers"): _csidriver,

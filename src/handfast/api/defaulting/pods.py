@@ -162,8 +162,13 @@ def _requests_from_limits(container: dict[str, Any]) -> None:
 
 
 def qos_class(spec: dict[str, Any]) -> str:
-    """Guaranteed: limits for cpu and memory everywhere, equal to the requests. BestEffort: neither anywhere."""
+    """Guaranteed: limits for cpu and memory everywhere, equal to the requests. BestEffort: neither anywhere.
+
+    What the Pod says as a whole counts in place of what its containers say.
+    """
     containers = [*jsonpath.mappings(spec, "containers"), *jsonpath.mappings(spec, "initContainers")]
+    if _amounts(spec, "requests") or _amounts(spec, "limits"):
+        containers = [spec]
     amounts = [(_amounts(container, "requests"), _amounts(container, "limits")) for container in containers]
     if not any(requests or limits for requests, limits in amounts):
         return "BestEffort"

@@ -14,33 +14,28 @@ What applying does, in order (the numbers are those in the code):
 5. compare with the live object: a change to a field that another owns is a conflict, unless forced;
 6. take changed and removed fields from the others, and write down the new record.
 
-An object without an Apply entry is not tracked, so that those who never apply pay nothing. Its first apply gives
-everything that is there to `before-first-apply`.
+An object without a record gets one by its first apply, which gives everything that is there to `before-first-apply`: it is
+from before records were kept, or of a kind that has none from its creation.
 
-How the record is read, written and kept within bounds is `managed_fields`.
+A manager does not conflict with itself across /status: what it wrote through one door it may change through the other.
+`kubectl` does not conflict with what it applied before in its own way, the client's (`last_applied`), and the annotation in
+which it kept that follows. What ordinary writes do to the record is `updates`; how the record is read, written and kept
+within bounds is `managed_fields`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from handfast.api import objects, status
-from handfast.api.merging import fieldsets, managed_fields, patch
+from handfast.api.merging import differences, fieldsets, last_applied, managed_fields, patch
 
 Document = dict[str, Any]
-Types = str | Mapping[str, Any] | None
+Types = differences.Types
 
 BEFORE_FIRST_APPLY = "before-first-apply"
-# Nobody owns what names an object, nor what only the server sets.
-_UNOWNED = fieldsets.FieldSet.parse(
-    {
-        "f:apiVersion": {},
-        "f:kind": {},
-        "f:metadata": {".": {}, "f:name": {}, "f:namespace": {}} | {f"f:{name}": {} for name in objects.SERVER_SET},
-    }
-)
 _GONE: Any = object()
 
 
@@ -54,17 +49,19 @@ def server_side_apply(
     api_version: str,
     now_text: str,
     subresource: str = "",
+    ignored: differences.Ignored | None = None,
 ) -> tuple[Document, list[Document]]:
     """The object after `applied` was applied to `live` (None: there is none yet), and its `managedFields`.
 
-    The document carries the record too. `types` is the schema's message name, a CRD's openAPIV3Schema, or None.
+    The document carries the record too. `types` is the schema's message name, a CRD's openAPIV3Schema, or None; `ignored`
+    are the fields that a write through this subresource leaves alone.
     Applying the same again gives back an equal document with equal `managedFields`, times included.
     """
     shape = fieldsets.shape_of(types)
     # 1. and 2. refuse what cannot be applied, drop nulls and what only the server sets
-    configuration = _configuration(applied)
+    configuration = differences.without(_configuration(applied), ignored or {})
     _check_elements(shape, configuration, ())
-    owned = fieldsets.FieldSet.of(configuration, shape).difference(_UNOWNED)
+    owned = fieldsets.FieldSet.of(configuration, shape).difference(differences.UNOWNED)
     own = managed_fields.Entry(
         manager=manager,
         operation="Apply",
@@ -73,7 +70,7 @@ def server_side_apply(
         time=now_text,
         fields=owned,
     )
-    entries = _owners(live, shape, now_text)
+    entries = _owners(live, shape, own, ignored or {})
     last = next((entry for entry in entries if entry.identity == own.identity), None)
     others = [entry for entry in entries if entry.identity != own.identity]
     managed_fields.check_appliers(entries, [own, *(entry for entry in others if entry.fields)])
@@ -84,9 +81,10 @@ def server_side_apply(
     if last is not None:
         merged = _without(merged, last.fields, [own, *others], shape)
     # 5. a change to a field that another owns is a conflict, unless forced
-    changed, removed = compare(live or {}, merged, shape)
+    changed, removed = differences.compare(live or {}, merged, shape)
     if not force:
-        _check_conflicts(others, changed)
+        disputed = changed.difference(_own_before(own, live, shape)) if _touched(others, changed) else changed
+        _check_conflicts(_rivals(own, others), disputed)
     if last is not None and last.fields == owned and last.api_version == api_version and not changed and not removed:
         own = last
     # 6. take changed and removed fields from the others, and write down the record
@@ -95,77 +93,37 @@ def server_side_apply(
     left = [entry for entry in (own, *kept) if entry.fields]
     # Applying nothing to an object without a record does not begin one.
     managed = managed_fields.write_entries(left) if owned or managed_fields.read_entries(live) else []
+    if manager == last_applied.MANAGER:
+        merged = last_applied.in_step(merged, applied)
     return _with_record(merged, managed), managed
 
 
-def record_create(sent: Document, *, manager: str, types: Types, api_version: str, now_text: str) -> list[Document]:
-    """The `managedFields` of a new object that the server changed on the way: what was sent is the sender's.
-
-    What admission put in is nobody's, so that an apply of the same configuration does not take it out again.
-    """
-    fields = fieldsets.FieldSet.of(sent, fieldsets.shape_of(types)).difference(_UNOWNED)
-    own = managed_fields.Entry(
-        manager=manager, operation="Update", api_version=api_version, subresource="", time=now_text, fields=fields
-    )
-    return managed_fields.write_entries([own])
-
-
-def track_update(
-    before: Document | None,
-    after: Document,
-    *,
-    manager: str,
-    types: Types,
-    api_version: str,
-    now_text: str,
-    subresource: str = "",
-) -> list[Document]:
-    """The `managedFields` after an ordinary write: what changed is the writer's, what went is nobody's.
-
-    An object without a record gets none: nobody applies to it. A writer may clear the record with `[]`
-    or `[{}]`, and may rewrite it (a client that leaves client-side apply does so) as long as it is well-formed.
-    """
-    tracked = managed_fields.read_entries(before)
-    if before is None or not tracked:
-        return []
-    if (after.get("metadata") or {}).get("managedFields") in ([], [{}]):
-        return []
-    entries = managed_fields.read_entries(after) or tracked
-    managed_fields.check_appliers(tracked, entries)
-    changed, removed = compare(before, after, fieldsets.shape_of(types))
-    own = managed_fields.Entry(
-        manager=manager,
-        operation="Update",
-        api_version=api_version,
-        subresource=subresource,
-        time=now_text,
-        fields=changed,
-    )
-    lost = changed.union(removed)
-    kept = []
-    for entry in entries:
-        if entry.identity == own.identity:
-            own = replace(own if changed else entry, fields=entry.fields.difference(removed).union(changed))
-        else:
-            kept.append(replace(entry, fields=entry.fields.difference(lost)))
-    # An applier that lost everything stays, or the object would no longer be tracked.
-    return managed_fields.write_entries([entry for entry in (own, *kept) if entry.fields or entry.operation == "Apply"])
-
-
-def _owners(live: Document | None, shape: fieldsets.Shape, now_text: str) -> list[managed_fields.Entry]:
+def _owners(
+    live: Document | None, shape: fieldsets.Shape, own: managed_fields.Entry, ignored: differences.Ignored
+) -> list[managed_fields.Entry]:
     """The record of the live object or, if it has none yet, one that gives everything to nobody known."""
     entries = managed_fields.read_entries(live)
     if live is None or entries:
         return entries
-    first = managed_fields.Entry(
-        manager=BEFORE_FIRST_APPLY,
-        operation="Update",
-        api_version=str(live.get("apiVersion", "")),
-        subresource="",
-        time=now_text,
-        fields=fieldsets.FieldSet.of(live, shape).difference(_UNOWNED),
-    )
-    return [first]
+    fields = differences.created(live, shape, ignored)
+    return [replace(own, manager=BEFORE_FIRST_APPLY, operation="Update", subresource="", fields=fields)]
+
+
+def _rivals(own: managed_fields.Entry, others: Sequence[managed_fields.Entry]) -> list[managed_fields.Entry]:
+    """Those whom an applier can conflict with: not itself at the other of the two doors, the object and its /status."""
+    doors = {"", "status"}
+    return [entry for entry in others if entry.manager != own.manager or {entry.subresource, own.subresource} != doors]
+
+
+def _touched(others: Sequence[managed_fields.Entry], changed: fieldsets.FieldSet) -> bool:
+    return any(entry.fields.intersection(changed) for entry in others)
+
+
+def _own_before(own: managed_fields.Entry, live: Document | None, shape: fieldsets.Shape) -> fieldsets.FieldSet:
+    """What the applier has set in another way, and is as it left it: kubectl, by client-side apply."""
+    if own.manager != last_applied.MANAGER or live is None:
+        return fieldsets.FieldSet()
+    return last_applied.still_there(live, shape, own.api_version)
 
 
 def _configuration(applied: Any) -> Document:
@@ -174,7 +132,7 @@ def _configuration(applied: Any) -> Document:
     metadata = applied.get("metadata") or {}
     if not isinstance(metadata, dict):
         raise status.bad_request("metadata must be an object")
-    if metadata.get("managedFields"):
+    if metadata.get("managedFields") is not None:
         raise status.bad_request("metadata.managedFields must be nil")
     named = {key: value for key, value in metadata.items() if key not in objects.SERVER_SET}
     configuration: Document = _without_nulls({**applied, "metadata": named})
@@ -287,62 +245,6 @@ def _prune(shape: fieldsets.Shape, value: Any, gone: fieldsets.Tree, kept: field
         return value
     # What held nothing but fields now gone was made by applying them.
     return _GONE if value and not rest and not kept else rest
-
-
-def compare(
-    before: Mapping[str, Any], after: Mapping[str, Any], shape: fieldsets.Shape
-) -> tuple[fieldsets.FieldSet, fieldsets.FieldSet]:
-    """The fields added or changed, and the fields removed, without those that nobody owns."""
-    changed, removed = _compare(shape, before, after)
-    return fieldsets.FieldSet(changed).difference(_UNOWNED), fieldsets.FieldSet(removed).difference(_UNOWNED)
-
-
-def _compare(shape: fieldsets.Shape, before: Any, after: Any) -> tuple[fieldsets.Tree, fieldsets.Tree]:
-    changed: fieldsets.Tree = {}
-    removed: fieldsets.Tree = {}
-    old = {name: (part, below) for name, part, below in fieldsets.children(shape, before)}
-    for name, part, below in fieldsets.children(shape, after):
-        if name not in old:
-            changed[name] = _added(below, part)
-            continue
-        was, _ = old.pop(name)
-        if patch.json_equal(was, part):
-            continue
-        if _comparable(below, was, part):
-            more, less = _compare(below, was, part)
-        else:
-            more = {".": {}} | _added(below, part)
-            less = _removed(below, was)
-            del less["."]
-        if more:
-            changed[name] = more
-        if less:
-            removed[name] = less
-    for name, (part, below) in old.items():
-        removed[name] = _removed(below, part)
-    return changed, removed
-
-
-def _comparable(shape: fieldsets.Shape, before: Any, after: Any) -> bool:
-    """Whether two values are to be compared part by part."""
-    if isinstance(before, dict) and isinstance(after, dict):
-        return not shape.atomic
-    return isinstance(before, list) and isinstance(after, list) and shape.list_type in {"map", "set"}
-
-
-def _added(shape: fieldsets.Shape, value: Any) -> fieldsets.Tree:
-    """A value that was not there: all that is in it and, unless it is a frame that is always there, itself."""
-    if fieldsets.is_leaf(shape, value):
-        return {".": {}}
-    tree = {name: _added(below, part) for name, part, below in fieldsets.children(shape, value)}
-    return tree if shape.implied else {".": {}} | tree
-
-
-def _removed(shape: fieldsets.Shape, value: Any) -> fieldsets.Tree:
-    """A value that is no longer there: itself and all that was in it."""
-    if fieldsets.is_leaf(shape, value):
-        return {".": {}}
-    return {".": {}} | {name: _removed(below, part) for name, part, below in fieldsets.children(shape, value)}
 
 
 def _check_conflicts(others: Sequence[managed_fields.Entry], changed: fieldsets.FieldSet) -> None:

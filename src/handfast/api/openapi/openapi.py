@@ -2,8 +2,8 @@
 """Describe the API in OpenAPI 3: the index of group-versions, and a document for each with schemas and paths.
 
 Made from the schema and the table of kinds, so that it says what is served and nothing else; stock kubectl reads it
-for `explain`, for merge keys, and to learn that the server validates fields. It has no prose for single fields, and
-it does not serve anything. Paths are in `openapi.paths`.
+for `explain`, for merge keys, and to learn that the server validates fields. Prose is in `descriptions`, paths are in
+`paths`, custom resources in `custom_schemas`, and the same in OpenAPI 2 in `swagger`. It does not serve anything.
 """
 
 from __future__ import annotations
@@ -13,17 +13,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from handfast.api import kinds
+from handfast.api.openapi import custom_schemas, descriptions, names
 from handfast.api.openapi import paths as openapi_paths
 from handfast.api.schema import schema
 
-# Package of the schema data file -> package in the names of components; the rest is io.k8s.api.<package>.
-_PACKAGES: Final = {
-    "meta.v1": "io.k8s.apimachinery.pkg.apis.meta.v1",
-    "intstr": "io.k8s.apimachinery.pkg.util.intstr",
-    "resource": "io.k8s.apimachinery.pkg.api.resource",
-    "runtime": "io.k8s.apimachinery.pkg.runtime",
-    "apiextensions.v1": "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1",
-}
 _SCALARS: Final[Mapping[str, Mapping[str, Any]]] = {
     "string": {"type": "string"},
     "bool": {"type": "boolean"},
@@ -69,44 +62,41 @@ def index(hashes: Mapping[tuple[str, str], str]) -> dict[str, Any]:
 def document(group: str, version: str, rows: Iterable[kinds.Kind]) -> dict[str, Any]:
     """The answer to /openapi/v3/<path>: every row must be of that group and version."""
     rows = tuple(rows)
+    return {
+        "openapi": "3.0.0",
+        "info": {"title": "Handfast", "version": f"{group}/{version}" if group else version},
+        "paths": paths_of(rows),
+        "components": {"schemas": components_of(rows)},
+    }
+
+
+def paths_of(rows: Iterable[kinds.Kind]) -> dict[str, Any]:
+    """Path -> path item, for all paths of these kinds."""
+    paths: dict[str, Any] = {}
+    for row in rows:
+        paths.update(openapi_paths.of_kind(row, _subresource_names(row)))
+    return dict(sorted(paths.items()))
+
+
+def components_of(rows: Iterable[kinds.Kind]) -> dict[str, Any]:
+    """Name -> schema, for these kinds and all that they, or their paths, refer to."""
     components: dict[str, Any] = {
-        openapi_paths.PATCH: {"description": "A patch of one of the accepted types.", "type": "object"}
+        names.PATCH: {"description": "A patch of one of the accepted types.", "type": "object"}
     }
     for name in _ALWAYS:
         _add(name, components)
     for row in rows:
         _add_kind(row, components)
-    paths: dict[str, Any] = {}
-    for row in rows:
-        paths.update(openapi_paths.of_kind(row, component_of(row), _subresource_components(row)))
-    return {
-        "openapi": "3.0.0",
-        "info": {"title": "Handfast", "version": f"{group}/{version}" if group else version},
-        "paths": dict(sorted(paths.items())),
-        "components": {"schemas": dict(sorted(components.items()))},
-    }
+    return dict(sorted(components.items()))
 
 
-# --- names ------------------------------------------------------------------------------------------------------------
+# --- kinds ------------------------------------------------------------------------------------------------------------
 
 
-def component_name(message_name: str) -> str:
-    """`core.v1.Pod` is io.k8s.api.core.v1.Pod."""
-    package, _, name = message_name.rpartition(".")
-    return f"{_PACKAGES.get(package, 'io.k8s.api.' + package)}.{name}"
-
-
-def component_of(row: kinds.Kind) -> str:
-    """The component of a kind; a custom resource's is its group reversed, as Kubernetes has it."""
-    if row.message:
-        return component_name(row.message)
-    return ".".join([*reversed(row.group.split(".")), row.version, row.kind])
-
-
-def _subresource_components(row: kinds.Kind) -> dict[str, str]:
+def _subresource_names(row: kinds.Kind) -> dict[str, str]:
     """Subresource -> component of the kind it takes and gives."""
     return {
-        sub.name: component_name(message) if (message := _subresource_message(row, sub)) else component_of(row)
+        sub.name: names.of_message(message) if (message := _subresource_message(row, sub)) else names.of_kind(row)
         for sub in row.subresources
     }
 
@@ -118,61 +108,31 @@ def _subresource_message(row: kinds.Kind, sub: kinds.Subresource) -> str:
     return next(found, "")
 
 
-# --- components -------------------------------------------------------------------------------------------------------
-
-
 def _add_kind(row: kinds.Kind, components: dict[str, Any]) -> None:
-    name = component_of(row)
     if row.message:
         _add(row.message, components)
     else:
-        components[name] = _custom_kind(row)
-        for shared in ("meta.v1.ObjectMeta", "meta.v1.ListMeta"):
-            _add(shared, components)
-    _mark(components, name, row.group, row.version, row.kind)
+        components[names.of_kind(row)] = custom_schemas.kind(row)
+    mark(components, names.of_kind(row), row.group, row.version, row.kind)
     if "list" in row.verbs:
         if row.message:
             _add(row.message + "List", components)
         else:
-            components[name + "List"] = _custom_list(row)
-        _mark(components, name + "List", row.group, row.version, row.list_kind)
+            components[names.of_list(row)] = custom_schemas.listed(row)
+        mark(components, names.of_list(row), row.group, row.version, row.list_kind)
     for sub in row.subresources:
         if message := _subresource_message(row, sub):
             _add(message, components)
-            _mark(components, component_name(message), *openapi_paths.subresource_kind(row, sub))
+            mark(components, names.of_message(message), *openapi_paths.subresource_kind(row, sub))
 
 
-def _mark(components: dict[str, Any], name: str, group: str, version: str, kind: str) -> None:
-    """Say which kind a component is, in words and for kubectl."""
-    components[name] = {
-        "description": f"{kind} ({group or 'core'}/{version})",
-        **components[name],
-        "x-kubernetes-group-version-kind": [{"group": group, "kind": kind, "version": version}],
-    }
+def mark(components: dict[str, Any], name: str, group: str, version: str, kind: str) -> None:
+    """Say which kind a component is."""
+    kind_of = [{"group": group, "kind": kind, "version": version}]
+    components[name] = {**components[name], "x-kubernetes-group-version-kind": kind_of}
 
 
-def _custom_kind(row: kinds.Kind) -> dict[str, Any]:
-    """A definition's schema, with the fields every object has and definitions leave out."""
-    component = {"type": "object", **(row.schema or {"x-kubernetes-preserve-unknown-fields": True})}
-    implied = {
-        "apiVersion": {"type": "string"},
-        "kind": {"type": "string"},
-        "metadata": openapi_paths.reference(component_name("meta.v1.ObjectMeta")),
-    }
-    return {**component, "properties": {**(component.get("properties") or {}), **implied}}
-
-
-def _custom_list(row: kinds.Kind) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "required": ["items"],
-        "properties": {
-            "apiVersion": {"type": "string"},
-            "kind": {"type": "string"},
-            "metadata": openapi_paths.reference(component_name("meta.v1.ListMeta")),
-            "items": {"type": "array", "items": openapi_paths.reference(component_of(row))},
-        },
-    }
+# --- messages ---------------------------------------------------------------------------------------------------------
 
 
 def _add(message_name: str, components: dict[str, Any]) -> None:
@@ -180,7 +140,7 @@ def _add(message_name: str, components: dict[str, Any]) -> None:
     waiting = [message_name]
     while waiting:
         name = waiting.pop()
-        component = component_name(name)
+        component = names.of_message(name)
         if component not in components:
             message = schema.message(name)
             components[component] = _component(message)
@@ -200,9 +160,14 @@ def _component(message: schema.Message) -> dict[str, Any]:
         return dict(_FORMS[message.json_form])
     properties: dict[str, Any] = {}
     if schema.has_type_meta(message.name):
-        properties = {"apiVersion": {"type": "string"}, "kind": {"type": "string"}}
-    properties.update({name: _property(field) for name, field in message.fields.items()})
-    component: dict[str, Any] = {"type": "object", "properties": properties}
+        properties = custom_schemas.type_fields()
+    properties.update({name: _described(message.name, field) for name, field in message.fields.items()})
+    component: dict[str, Any] = {"type": "object"}
+    # An empty one would be lost on the way through Go, and the stock suite compares.
+    if properties:
+        component["properties"] = properties
+    if text := descriptions.of(message.name):
+        component["description"] = text
     if required := [name for name, field in message.fields.items() if field.required]:
         component["required"] = required
     if message.atomic:
@@ -214,7 +179,15 @@ def _value(type_name: str) -> dict[str, Any]:
     if schema.is_scalar(type_name):
         return dict(_SCALARS[type_name])
     form = schema.message(type_name).json_form
-    return dict(_FORMS[form]) if form == "array" else openapi_paths.reference(component_name(type_name))
+    return dict(_FORMS[form]) if form == "array" else names.reference(names.of_message(type_name))
+
+
+def _described(message: str, field: schema.Field) -> dict[str, Any]:
+    """A property, with the sentence about it; the metadata of all kinds is described alike."""
+    text = descriptions.of(message, field.name)
+    if field.type == "meta.v1.ObjectMeta" and schema.has_type_meta(message):
+        text = text or descriptions.shared("metadata")
+    return {**_property(field), "description": text} if text else _property(field)
 
 
 def _property(field: schema.Field) -> dict[str, Any]:

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from handfast.api import kinds
+from handfast.api.openapi import names
 
-PATCH: Final = "io.k8s.apimachinery.pkg.apis.meta.v1.Patch"
 _STATUS: Final = "io.k8s.apimachinery.pkg.apis.meta.v1.Status"
 _DELETE_OPTIONS: Final = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions"
 _PATCH_TYPES: Final = (
@@ -72,13 +72,9 @@ class _Target(NamedTuple):
     version: str
     kind: str
     component: str
+    listed: str
     suffix: str
     strategic: bool = True
-
-
-def reference(component: str) -> dict[str, Any]:
-    """A reference to a component; in an `allOf`, because what stands beside a bare $ref does not count."""
-    return {"allOf": [{"$ref": f"#/components/schemas/{component}"}]}
 
 
 def subresource_kind(row: kinds.Kind, sub: kinds.Subresource) -> tuple[str, str, str]:
@@ -86,14 +82,15 @@ def subresource_kind(row: kinds.Kind, sub: kinds.Subresource) -> tuple[str, str,
     return (sub.group if sub.version else row.group, sub.version or row.version, sub.kind)
 
 
-def of_kind(row: kinds.Kind, component: str, subresource_components: Mapping[str, str]) -> dict[str, Any]:
+def of_kind(row: kinds.Kind, subresource_components: Mapping[str, str]) -> dict[str, Any]:
     """Path -> path item, for all paths of one kind."""
     prefix = f"/apis/{row.group}/{row.version}" if row.group else f"/api/{row.version}"
     scope = ["namespace"] if row.namespaced else []
     collection = f"{prefix}/namespaces/{{namespace}}/{row.plural}" if row.namespaced else f"{prefix}/{row.plural}"
     item = f"{collection}/{{name}}"
     infix = "Namespaced" if row.namespaced else ""
-    target = _Target(row.group, row.version, row.kind, component, infix + row.kind, strategic=not row.schema)
+    components = (names.of_kind(row), names.of_list(row))
+    target = _Target(row.group, row.version, row.kind, *components, infix + row.kind, strategic=bool(row.message))
     paths = {
         collection: _path_item(target, _COLLECTION, row.verbs, scope),
         item: _path_item(target, _ITEM, row.verbs, [*scope, "name"]),
@@ -105,6 +102,7 @@ def of_kind(row: kinds.Kind, component: str, subresource_components: Mapping[str
         below = _Target(
             *subresource_kind(row, sub),
             subresource_components[sub.name],
+            "",
             target.suffix + sub.name.capitalize(),
             target.strategic,
         )
@@ -128,15 +126,15 @@ def _path_item(
 
 
 def _operation(target: _Target, verb: _Verb) -> dict[str, Any]:
-    listed = reference(target.component + "List")
-    answer = {"list": listed, "deletecollection": reference(_STATUS), "delete": reference(_STATUS)}
+    listed = names.reference(target.listed)
+    answer = {"list": listed, "deletecollection": names.reference(_STATUS), "delete": names.reference(_STATUS)}
     operation: dict[str, Any] = {
         "operationId": verb.verb + _camel(target.group or "core") + _camel(target.version) + target.suffix,
         "parameters": _query({"pretty": _STRING, **verb.parameters}),
         "responses": {
             "201" if verb.verb == "create" else "200": {
                 "description": "OK",
-                "content": {"application/json": {"schema": answer.get(verb.verb, reference(target.component))}},
+                "content": {"application/json": {"schema": answer.get(verb.verb, names.reference(target.component))}},
             }
         },
         "x-kubernetes-action": verb.action,
@@ -149,11 +147,11 @@ def _operation(target: _Target, verb: _Verb) -> dict[str, Any]:
 def _request_body(target: _Target, verb: _Verb) -> dict[str, Any] | None:
     if verb.verb == "patch":
         accepted = _PATCH_TYPES if target.strategic else _PATCH_TYPES[:-1]
-        return {"required": True, "content": {media: {"schema": reference(PATCH)} for media in accepted}}
+        return {"required": True, "content": {media: {"schema": names.reference(names.PATCH)} for media in accepted}}
     if verb.verb in {"create", "update"}:
-        return {"required": True, "content": {"*/*": {"schema": reference(target.component)}}}
+        return {"required": True, "content": {"*/*": {"schema": names.reference(target.component)}}}
     if verb.verb in {"delete", "deletecollection"}:
-        return {"content": {"*/*": {"schema": reference(_DELETE_OPTIONS)}}}
+        return {"content": {"*/*": {"schema": names.reference(_DELETE_OPTIONS)}}}
     return None
 
 

@@ -7,7 +7,7 @@ request's condition is read from the conditions alone; no certificate is opened.
 
 from __future__ import annotations
 
-import datetime as dt
+import datetime
 from typing import Any
 
 from handfast.api import jsonpath
@@ -22,7 +22,7 @@ _DEFAULT_CLASS = (
 )
 
 
-def certificatesigningrequest(document: dict[str, Any], now: dt.datetime) -> list[Any]:
+def certificatesigningrequest(document: dict[str, Any], now: datetime.datetime) -> list[Any]:
     spec = jsonpath.mapping(document, "spec")
     seconds = jsonpath.number(spec, "expirationSeconds")
     # What does not fit the field's int32 is no lifetime anyone asked for.
@@ -31,7 +31,7 @@ def certificatesigningrequest(document: dict[str, Any], now: dt.datetime) -> lis
         age(document, now),
         jsonpath.text(spec, "signerName") or _NONE,
         jsonpath.text(spec, "username"),
-        ages.human_duration(dt.timedelta(seconds=seconds)) if known else _NONE,
+        ages.human_duration(datetime.timedelta(seconds=seconds)) if known else _NONE,
         _request_condition(document),
     ]
 
@@ -46,12 +46,12 @@ def _request_condition(document: dict[str, Any]) -> str:
     return ",".join(words)
 
 
-def created_at(document: dict[str, Any], now: dt.datetime) -> list[Any]:  # noqa: ARG001 (one signature for all)
+def created_at(document: dict[str, Any], now: datetime.datetime) -> list[Any]:  # noqa: ARG001 (one signature for all)
     """Roles and definitions show when they were made, not how long ago."""
     return [jsonpath.text(document, "metadata", "creationTimestamp") or ages.UNKNOWN]
 
 
-def binding(document: dict[str, Any], now: dt.datetime) -> list[Any]:
+def binding(document: dict[str, Any], now: datetime.datetime) -> list[Any]:
     subjects = jsonpath.mappings(document, "subjects")
     accounts = [
         f"{jsonpath.text(row, 'namespace')}/{jsonpath.text(row, 'name')}"
@@ -69,19 +69,33 @@ def binding(document: dict[str, Any], now: dt.datetime) -> list[Any]:
     ]
 
 
-def lease(document: dict[str, Any], now: dt.datetime) -> list[Any]:
+def lease(document: dict[str, Any], now: datetime.datetime) -> list[Any]:
     return [jsonpath.text(document, "spec", "holderIdentity"), age(document, now)]
 
 
-def webhooks(document: dict[str, Any], now: dt.datetime) -> list[Any]:
+def webhooks(document: dict[str, Any], now: datetime.datetime) -> list[Any]:
     return [len(jsonpath.sequence(document, "webhooks")), age(document, now)]
 
 
-def csinode(document: dict[str, Any], now: dt.datetime) -> list[Any]:
+def admission_policy(document: dict[str, Any], now: datetime.datetime) -> list[Any]:
+    kind = jsonpath.mapping(document, "spec", "paramKind")
+    shown = f"{jsonpath.text(kind, 'apiVersion')}/{jsonpath.text(kind, 'kind')}" if kind else "<unset>"
+    return [len(jsonpath.sequence(document, "spec", "validations")), shown, age(document, now)]
+
+
+def policy_binding(document: dict[str, Any], now: datetime.datetime) -> list[Any]:
+    spec = jsonpath.mapping(document, "spec")
+    reference = jsonpath.mapping(spec, "paramRef")
+    place = jsonpath.text(reference, "namespace") or "*"
+    shown = f"{place}/{jsonpath.text(reference, 'name') or '<selector>'}" if reference else "<unset>"
+    return [jsonpath.text(spec, "policyName"), shown, age(document, now)]
+
+
+def csinode(document: dict[str, Any], now: datetime.datetime) -> list[Any]:
     return [len(jsonpath.sequence(document, "spec", "drivers")), age(document, now)]
 
 
-def volumeattachment(document: dict[str, Any], now: dt.datetime) -> list[Any]:
+def volumeattachment(document: dict[str, Any], now: datetime.datetime) -> list[Any]:
     spec = jsonpath.mapping(document, "spec")
     return [
         jsonpath.text(spec, "attacher"),
@@ -92,7 +106,7 @@ def volumeattachment(document: dict[str, Any], now: dt.datetime) -> list[Any]:
     ]
 
 
-def csidriver(document: dict[str, Any], now: dt.datetime) -> list[Any]:
+def csidriver(document: dict[str, Any], now: datetime.datetime) -> list[Any]:
     spec = jsonpath.mapping(document, "spec")
     return [
         spec.get("attachRequired") is not False,
@@ -112,7 +126,7 @@ def storageclass_name(document: dict[str, Any]) -> str:
     return jsonpath.text(document, "metadata", "name") + (" (default)" if default else "")
 
 
-def storageclass(document: dict[str, Any], now: dt.datetime) -> list[Any]:
+def storageclass(document: dict[str, Any], now: datetime.datetime) -> list[Any]:
     return [
         jsonpath.text(document, "provisioner"),
         jsonpath.text(document, "reclaimPolicy") or "Delete",
@@ -122,5 +136,10 @@ def storageclass(document: dict[str, Any], now: dt.datetime) -> list[Any]:
     ]
 
 
-def runtimeclass(document: dict[str, Any], now: dt.datetime) -> list[Any]:
+def runtimeclass(document: dict[str, Any], now: datetime.datetime) -> list[Any]:
     return [jsonpath.text(document, "handler"), age(document, now)]
+
+
+def csistoragecapacity(document: dict[str, Any], _now: datetime.datetime) -> list[Any]:
+    capacity = document.get("capacity")
+    return [jsonpath.text(document, "storageClassName"), "<unset>" if capacity is None else str(capacity)]

@@ -6,7 +6,7 @@ Two units while the first is small, one after that. `now` is an argument; nothin
 
 from __future__ import annotations
 
-import datetime as dt
+import datetime
 from typing import Any
 
 from handfast.api import objects
@@ -15,7 +15,7 @@ UNKNOWN = "<unknown>"
 INVALID = "<invalid>"
 
 
-def human_duration(duration: dt.timedelta) -> str:
+def human_duration(duration: datetime.timedelta) -> str:
     """The short form; clocks that differ by less than two seconds are taken as equal."""
     seconds = int(duration.total_seconds())
     if seconds < -1:
@@ -37,7 +37,7 @@ def _two(first: int, unit: str, second: int, small_unit: str) -> str:
     return f"{first}{unit}{second}{small_unit}" if second else f"{first}{unit}"
 
 
-def instant(value: Any) -> dt.datetime | None:
+def instant(value: Any) -> datetime.datetime | None:
     """The instant a timestamp names, or None for anything else."""
     if not isinstance(value, str):
         return None
@@ -47,7 +47,7 @@ def instant(value: Any) -> dt.datetime | None:
         return None
 
 
-def since(value: Any, now: dt.datetime) -> str:
+def since(value: Any, now: datetime.datetime) -> str:
     """How long ago a timestamp is."""
     start = instant(value)
     return UNKNOWN if start is None else human_duration(now - start)

@@ -7,7 +7,7 @@ events, whose name comes last. Secrets are counted, never shown.
 
 from __future__ import annotations
 
-import datetime as dt
+import datetime
 from typing import Any
 
 from handfast.api import jsonpath
@@ -26,29 +26,29 @@ _ACCESS_MODES = {
 }
 
 
-def age(document: dict[str, Any], now: dt.datetime) -> str:
+def age(document: dict[str, Any], now: datetime.datetime) -> str:
     """Time since the object was created."""
     return ages.since(jsonpath.at(document, "metadata", "creationTimestamp"), now)
 
 
-def namespace(document: dict[str, Any], now: dt.datetime) -> list[Any]:
+def namespace(document: dict[str, Any], now: datetime.datetime) -> list[Any]:
     return [jsonpath.text(document, "status", "phase"), age(document, now)]
 
 
-def secret(document: dict[str, Any], now: dt.datetime) -> list[Any]:
+def secret(document: dict[str, Any], now: datetime.datetime) -> list[Any]:
     return [jsonpath.text(document, "type"), len(jsonpath.mapping(document, "data")), age(document, now)]
 
 
-def configmap(document: dict[str, Any], now: dt.datetime) -> list[Any]:
+def configmap(document: dict[str, Any], now: datetime.datetime) -> list[Any]:
     count = len(jsonpath.mapping(document, "data")) + len(jsonpath.mapping(document, "binaryData"))
     return [count, age(document, now)]
 
 
-def serviceaccount(document: dict[str, Any], now: dt.datetime) -> list[Any]:
+def serviceaccount(document: dict[str, Any], now: datetime.datetime) -> list[Any]:
     return [age(document, now)]
 
 
-def node(document: dict[str, Any], now: dt.datetime) -> list[Any]:
+def node(document: dict[str, Any], now: datetime.datetime) -> list[Any]:
     info = jsonpath.mapping(document, "status", "nodeInfo")
     return [
         _node_status(document),
@@ -85,7 +85,7 @@ def _node_address(document: dict[str, Any], kind: str) -> str:
     return next(found, "") or _NONE
 
 
-def service(document: dict[str, Any], now: dt.datetime) -> list[Any]:
+def service(document: dict[str, Any], now: datetime.datetime) -> list[Any]:
     spec = jsonpath.mapping(document, "spec")
     several = jsonpath.texts(spec, "clusterIPs")
     return [
@@ -122,7 +122,7 @@ def _first(texts: list[str], empty: str) -> str:
     return (",".join(texts[:_SHOWN]) + (f" + {more} more..." if more > 0 else "")) or empty
 
 
-def endpoints(document: dict[str, Any], now: dt.datetime) -> list[Any]:
+def endpoints(document: dict[str, Any], now: datetime.datetime) -> list[Any]:
     shown: list[str] = []
     for subset in jsonpath.mappings(document, "subsets"):
         addresses = [jsonpath.text(row, "ip") for row in jsonpath.mappings(subset, "addresses")]
@@ -135,7 +135,7 @@ def _host_port(address: str, port: int) -> str:
     return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
 
 
-def endpointslice(document: dict[str, Any], now: dt.datetime) -> list[Any]:
+def endpointslice(document: dict[str, Any], now: datetime.datetime) -> list[Any]:
     rows = jsonpath.mappings(document, "ports")
     ports = ["*" if row.get("port") is None else str(row["port"]) for row in rows]
     addresses = [
@@ -145,7 +145,7 @@ def endpointslice(document: dict[str, Any], now: dt.datetime) -> list[Any]:
     return [kind, _first(ports, _UNSET), _first(addresses, _UNSET), age(document, now)]
 
 
-def event(document: dict[str, Any], now: dt.datetime) -> list[Any]:
+def event(document: dict[str, Any], now: datetime.datetime) -> list[Any]:
     """The whole row of a core/v1 Event."""
     event_time = jsonpath.at(document, "eventTime")
     last = jsonpath.at(document, "lastTimestamp") or event_time
@@ -182,7 +182,7 @@ def _phase(document: dict[str, Any]) -> str:
     return "Terminating" if deleted else jsonpath.text(document, "status", "phase")
 
 
-def persistentvolume(document: dict[str, Any], now: dt.datetime) -> list[Any]:
+def persistentvolume(document: dict[str, Any], now: datetime.datetime) -> list[Any]:
     spec = jsonpath.mapping(document, "spec")
     claim = jsonpath.mapping(spec, "claimRef")
     return [
@@ -199,7 +199,7 @@ def persistentvolume(document: dict[str, Any], now: dt.datetime) -> list[Any]:
     ]
 
 
-def persistentvolumeclaim(document: dict[str, Any], now: dt.datetime) -> list[Any]:
+def persistentvolumeclaim(document: dict[str, Any], now: datetime.datetime) -> list[Any]:
     spec, status = jsonpath.mapping(document, "spec"), jsonpath.mapping(document, "status")
     volume = jsonpath.text(spec, "volumeName")
     return [

@@ -7,7 +7,7 @@ container that is not through, the containers (first one last), deletion. It jud
 
 from __future__ import annotations
 
-import datetime as dt
+import datetime
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +24,7 @@ class _Summary:
     reason: str
     ready: int = 0
     restarts: int = 0
-    last_restart: dt.datetime | None = None
+    last_restart: datetime.datetime | None = None
 
     def count(self, container: dict[str, Any]) -> None:
         self.restarts += jsonpath.number(container, "restartCount")
@@ -33,7 +33,7 @@ class _Summary:
             self.last_restart = finished
 
 
-def cells(document: dict[str, Any], now: dt.datetime) -> list[Any]:
+def cells(document: dict[str, Any], now: datetime.datetime) -> list[Any]:
     """The cells, in the order of the columns."""
     spec, status = jsonpath.mapping(document, "spec"), jsonpath.mapping(document, "status")
     sidecars = {

@@ -7,7 +7,7 @@ A stored document with missing or odd fields still gives a row. The server makes
 
 from __future__ import annotations
 
-import datetime as dt
+import datetime
 import json
 import math
 from collections.abc import Callable, Mapping
@@ -15,10 +15,10 @@ from typing import Any
 
 from handfast import errors
 from handfast.api import conversion, jsonpath, kinds
-from handfast.api.printing import access, ages, core, pods, workloads
+from handfast.api.printing import access, ages, core, limits, pods, traffic, workloads
 from handfast.api.printing import columns as print_columns
 
-_Cells = Callable[[dict[str, Any], dt.datetime], list[Any]]
+_Cells = Callable[[dict[str, Any], datetime.datetime], list[Any]]
 _AGE: Mapping[str, Any] = {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}
 
 # Cells after the name; the exceptions (pods, events, storage classes) give the whole row, see `_WHOLE`.
@@ -37,6 +37,19 @@ _CELLS: Mapping[tuple[str, str], _Cells] = {
     ("apps", "replicasets"): workloads.replicaset,
     ("apps", "daemonsets"): workloads.daemonset,
     ("apps", "statefulsets"): workloads.statefulset,
+    ("", "podtemplates"): workloads.podtemplate,
+    ("", "resourcequotas"): limits.resourcequota,
+    ("", "componentstatuses"): limits.componentstatus,
+    ("apiregistration.k8s.io", "apiservices"): limits.apiservice,
+    ("flowcontrol.apiserver.k8s.io", "flowschemas"): limits.flowschema,
+    ("flowcontrol.apiserver.k8s.io", "prioritylevelconfigurations"): limits.prioritylevel,
+    ("apps", "controllerrevisions"): workloads.controllerrevision,
+    ("autoscaling", "horizontalpodautoscalers"): limits.horizontalpodautoscaler,
+    ("networking.k8s.io", "ingresses"): traffic.ingress,
+    ("networking.k8s.io", "networkpolicies"): traffic.networkpolicy,
+    ("policy", "poddisruptionbudgets"): limits.poddisruptionbudget,
+    ("scheduling.k8s.io", "priorityclasses"): limits.priorityclass,
+    ("storage.k8s.io", "csistoragecapacities"): access.csistoragecapacity,
     ("batch", "jobs"): workloads.job,
     ("batch", "cronjobs"): workloads.cronjob,
     ("discovery.k8s.io", "endpointslices"): core.endpointslice,
@@ -46,6 +59,8 @@ _CELLS: Mapping[tuple[str, str], _Cells] = {
     ("rbac.authorization.k8s.io", "clusterrolebindings"): access.binding,
     ("admissionregistration.k8s.io", "mutatingwebhookconfigurations"): access.webhooks,
     ("admissionregistration.k8s.io", "validatingwebhookconfigurations"): access.webhooks,
+    ("admissionregistration.k8s.io", "validatingadmissionpolicies"): access.admission_policy,
+    ("admissionregistration.k8s.io", "validatingadmissionpolicybindings"): access.policy_binding,
     ("storage.k8s.io", "csinodes"): access.csinode,
     ("storage.k8s.io", "volumeattachments"): access.volumeattachment,
     ("storage.k8s.io", "csidrivers"): access.csidriver,
@@ -55,6 +70,7 @@ _WHOLE: Mapping[tuple[str, str], _Cells] = {
     ("", "pods"): pods.cells,
     ("", "events"): core.event,
     ("events.k8s.io", "events"): core.event,
+    ("networking.k8s.io", "ingressclasses"): traffic.ingressclass,
     ("storage.k8s.io", "storageclasses"): lambda document, now: [
         access.storageclass_name(document),
         *access.storageclass(document, now),
@@ -80,7 +96,7 @@ def columns(kind: kinds.Kind) -> list[dict[str, Any]]:
     return [row.document() for row in (print_columns.NAME, *custom)]
 
 
-def cells(kind: kinds.Kind, document: dict[str, Any], now: dt.datetime) -> list[Any]:
+def cells(kind: kinds.Kind, document: dict[str, Any], now: datetime.datetime) -> list[Any]:
     """The cells of one object, as many as the kind has columns."""
     whole = _WHOLE.get(kind.resource)
     if whole is not None:
@@ -89,13 +105,13 @@ def cells(kind: kinds.Kind, document: dict[str, Any], now: dt.datetime) -> list[
     name = jsonpath.text(document, "metadata", "name")
     printer = _CELLS.get(kind.resource)
     if printer is not None:
-        return [name, *printer(document, now)]
+        return [name, *printer(conversion.to_stored(kind, document), now)]
     if kind.message:
         return [name, *access.created_at(document, now)]
     return [name, *(_custom(row, document, now) for row in kind.columns or (_AGE,))]
 
 
-def _custom(column: Mapping[str, Any], document: dict[str, Any], now: dt.datetime) -> Any:
+def _custom(column: Mapping[str, Any], document: dict[str, Any], now: datetime.datetime) -> Any:
     """One cell of a custom resource; null where the path leads nowhere or to a value of another type."""
     try:
         values = jsonpath.find(document, jsonpath.text(column, "jsonPath"))

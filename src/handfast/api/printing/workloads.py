@@ -7,7 +7,7 @@ counted here: the numbers are those of the status.
 
 from __future__ import annotations
 
-import datetime as dt
+import datetime
 from typing import Any
 
 from handfast.api import jsonpath, selectors, status
@@ -33,7 +33,7 @@ def selector_text(selector: dict[str, Any]) -> str:
         return "<error>"
 
 
-def _age(document: dict[str, Any], now: dt.datetime) -> str:
+def _age(document: dict[str, Any], now: datetime.datetime) -> str:
     return ages.since(jsonpath.at(document, "metadata", "creationTimestamp"), now)
 
 
@@ -54,11 +54,17 @@ def _statuses(document: dict[str, Any], *keys: str) -> list[Any]:
     return [jsonpath.number(document, "status", key) for key in keys]
 
 
+def scale_cells(document: dict[str, Any], now: datetime.datetime) -> list[Any]:
+    """The whole row of a Scale."""
+    counts = [jsonpath.number(document, part, "replicas") for part in ("spec", "status")]
+    return [jsonpath.text(document, "metadata", "name"), *counts, _age(document, now)]
+
+
 def _ready(document: dict[str, Any]) -> str:
     return f"{jsonpath.number(document, 'status', 'readyReplicas')}/{jsonpath.number(document, 'spec', 'replicas')}"
 
 
-def deployment(document: dict[str, Any], now: dt.datetime) -> list[Any]:
+def deployment(document: dict[str, Any], now: datetime.datetime) -> list[Any]:
     return [
         _ready(document),
         *_statuses(document, "updatedReplicas", "availableReplicas"),
@@ -68,11 +74,11 @@ def deployment(document: dict[str, Any], now: dt.datetime) -> list[Any]:
     ]
 
 
-def statefulset(document: dict[str, Any], now: dt.datetime) -> list[Any]:
+def statefulset(document: dict[str, Any], now: datetime.datetime) -> list[Any]:
     return [_ready(document), _age(document, now), *_template(document)]
 
 
-def _replicas(document: dict[str, Any], now: dt.datetime, selector: str) -> list[Any]:
+def _replicas(document: dict[str, Any], now: datetime.datetime, selector: str) -> list[Any]:
     return [
         jsonpath.number(document, "spec", "replicas"),
         *_statuses(document, "replicas", "readyReplicas"),
@@ -82,15 +88,15 @@ def _replicas(document: dict[str, Any], now: dt.datetime, selector: str) -> list
     ]
 
 
-def replicaset(document: dict[str, Any], now: dt.datetime) -> list[Any]:
+def replicaset(document: dict[str, Any], now: datetime.datetime) -> list[Any]:
     return _replicas(document, now, _selector(document))
 
 
-def replicationcontroller(document: dict[str, Any], now: dt.datetime) -> list[Any]:
+def replicationcontroller(document: dict[str, Any], now: datetime.datetime) -> list[Any]:
     return _replicas(document, now, labels_text(jsonpath.mapping(document, "spec", "selector")))
 
 
-def daemonset(document: dict[str, Any], now: dt.datetime) -> list[Any]:
+def daemonset(document: dict[str, Any], now: datetime.datetime) -> list[Any]:
     return [
         *_statuses(
             document,
@@ -107,7 +113,7 @@ def daemonset(document: dict[str, Any], now: dt.datetime) -> list[Any]:
     ]
 
 
-def job(document: dict[str, Any], now: dt.datetime) -> list[Any]:
+def job(document: dict[str, Any], now: datetime.datetime) -> list[Any]:
     return [
         _job_status(document),
         _completions(document),
@@ -136,7 +142,7 @@ def _completions(document: dict[str, Any]) -> str:
     return f"{succeeded}/1 of {parallelism}" if parallelism > 1 else f"{succeeded}/1"
 
 
-def _job_duration(document: dict[str, Any], now: dt.datetime) -> str:
+def _job_duration(document: dict[str, Any], now: datetime.datetime) -> str:
     start = ages.instant(jsonpath.at(document, "status", "startTime"))
     if start is None:
         return ""
@@ -144,7 +150,7 @@ def _job_duration(document: dict[str, Any], now: dt.datetime) -> str:
     return ages.human_duration((now if end is None else end) - start)
 
 
-def cronjob(document: dict[str, Any], now: dt.datetime) -> list[Any]:
+def cronjob(document: dict[str, Any], now: datetime.datetime) -> list[Any]:
     spec = jsonpath.mapping(document, "spec")
     suspend = spec.get("suspend")
     last = jsonpath.at(document, "status", "lastScheduleTime")
@@ -159,3 +165,31 @@ def cronjob(document: dict[str, Any], now: dt.datetime) -> list[Any]:
         *_containers(jsonpath.mapping(job_spec, "template", "spec")),
         selector_text(jsonpath.mapping(job_spec, "selector")),
     ]
+
+
+def podtemplate(document: dict[str, Any], _now: datetime.datetime) -> list[Any]:
+    template = jsonpath.mapping(document, "template")
+    return [
+        *_containers(jsonpath.mapping(template, "spec")),
+        labels_text(jsonpath.mapping(template, "metadata", "labels")),
+    ]
+
+
+def controllerrevision(document: dict[str, Any], now: datetime.datetime) -> list[Any]:
+    owners = [
+        row for row in jsonpath.mappings(document, "metadata", "ownerReferences") if row.get("controller") is True
+    ]
+    return [
+        _owner(owners[0]) if owners else _NONE,
+        jsonpath.number(document, "revision"),
+        _age(document, now),
+    ]
+
+
+def _owner(reference: dict[str, Any]) -> str:
+    """`statefulset.apps/name`."""
+    group = jsonpath.text(reference, "apiVersion").rpartition("/")[0]
+    kind = jsonpath.text(reference, "kind").lower()
+    return (
+        f"{kind}.{group}/{jsonpath.text(reference, 'name')}" if group else f"{kind}/{jsonpath.text(reference, 'name')}"
+    )

@@ -49,6 +49,7 @@ def pod_spec(path: str, spec: dict[str, Any], claims: Iterable[str] = ()) -> fie
     for key in ("initContainers", "containers"):
         for index, container in enumerate(jsonpath.mappings(spec, key)):
             yield from _container(f"{path}.{key}[{index}]", container, names, volumes)
+    yield from _whole(path, spec)
     yield from fields.one_of(f"{path}.restartPolicy", spec.get("restartPolicy"), _RESTART_POLICIES)
     yield from fields.one_of(f"{path}.dnsPolicy", spec.get("dnsPolicy"), _DNS_POLICIES)
     deadline = spec.get("activeDeadlineSeconds")
@@ -161,14 +162,36 @@ def _mounts(path: str, mounts: list[dict[str, Any]], volumes: set[str]) -> field
 def _resources(path: str, resources: dict[str, Any]) -> fields.Causes:
     limits = jsonpath.mapping(resources, "limits")
     for key in ("limits", "requests"):
-        for name, value in jsonpath.mapping(resources, key).items():
-            amount, place = quantities.parse(value), f"{path}.{key}[{name}]"
-            if amount is not None and amount < 0:
-                yield fields.invalid(place, str(value), fields.NOT_NEGATIVE)
-            limit = quantities.parse(limits.get(name))
+        amounts = jsonpath.mapping(resources, key)
+        yield from _not_negative(f"{path}.{key}", amounts)
+        for name, value in amounts.items():
+            amount, limit = quantities.parse(value), quantities.parse(limits.get(name))
             if amount is not None and limit is not None and amount > limit:
                 detail = f"must be less than or equal to {name} limit of {limits[name]}"
                 yield fields.invalid(f"{path}.requests", str(value), detail)
+
+
+def _whole(path: str, spec: dict[str, Any]) -> fields.Causes:
+    """The resources of the Pod as a whole, and its overhead: quotas count by them."""
+    yield from _resources(f"{path}.resources", jsonpath.mapping(spec, "resources"))
+    limits = jsonpath.mapping(spec, "resources", "limits")
+    for key in ("initContainers", "containers") if limits else ():
+        for index, container in enumerate(jsonpath.mappings(spec, key)):
+            for name, value in jsonpath.mapping(container, "resources", "limits").items():
+                amount, limit = quantities.parse(value), quantities.parse(limits.get(name))
+                if amount is not None and limit is not None and amount > limit:
+                    place = f"{path}.{key}[{index}].resources.limits"
+                    yield fields.invalid(
+                        place, str(value), f"must be less than or equal to pod limits of {limits[name]}"
+                    )
+    yield from _not_negative(f"{path}.overhead", jsonpath.mapping(spec, "overhead"))
+
+
+def _not_negative(path: str, amounts: dict[str, Any]) -> fields.Causes:
+    for name, value in amounts.items():
+        amount = quantities.parse(value)
+        if amount is not None and amount < 0:
+            yield fields.invalid(f"{path}[{name}]", str(value), fields.NOT_NEGATIVE)
 
 
 def _toleration(path: str, toleration: dict[str, Any]) -> fields.Causes:

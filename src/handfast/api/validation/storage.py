@@ -11,10 +11,13 @@ from typing import Any
 from handfast.api import field_errors as fields
 from handfast.api import jsonpath, objects
 from handfast.api.schema import quantities, schema
+from handfast.api.validation import workloads
 
 _ACCESS_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 _VOLUME_MODES = ("Block", "Filesystem")
 _RESIZABLE = ("resources", "volumeAttributesClassName")
+# The old name of a claim's class, which goes before the field: quotas count by it, so that it is as fixed.
+_OLD_CLASS = "volume.beta.kubernetes.io/storage-class"
 
 
 def _access_modes(spec: dict[str, Any]) -> fields.Causes:
@@ -91,6 +94,8 @@ def persistentvolumeclaim_update(document: dict[str, Any], old: dict[str, Any]) 
             "spec",
             "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims",
         )
+    after, before = (jsonpath.mapping(each, "metadata", "annotations").get(_OLD_CLASS) for each in (document, old))
+    yield from fields.immutable(f"metadata.annotations[{_OLD_CLASS}]", after, before)
     wanted = quantities.parse(jsonpath.at(new_spec, "resources", "requests", "storage"))
     has = quantities.parse(jsonpath.at(old, "status", "capacity", "storage"))
     if wanted is not None and has is not None and wanted < has:
@@ -157,3 +162,20 @@ def runtimeclass(document: dict[str, Any]) -> fields.Causes:
 
 def runtimeclass_update(document: dict[str, Any], old: dict[str, Any]) -> fields.Causes:
     yield from fields.immutable("handler", document.get("handler"), old.get("handler"))
+
+
+def csistoragecapacity(document: dict[str, Any]) -> fields.Causes:
+    if document.get("nodeTopology") is not None:
+        yield from workloads.label_selector("nodeTopology", document["nodeTopology"])
+    name = jsonpath.text(document, "storageClassName")
+    wrong = objects.dns_subdomain(name)
+    if wrong is not None:
+        yield fields.invalid("storageClassName", name, wrong)
+    amount = quantities.parse(document.get("capacity"))
+    if amount is not None and amount < 0:
+        yield fields.invalid("capacity", str(document["capacity"]), fields.NOT_NEGATIVE)
+
+
+def csistoragecapacity_update(document: dict[str, Any], old: dict[str, Any]) -> fields.Causes:
+    for key in ("nodeTopology", "storageClassName"):
+        yield from fields.immutable(key, document.get(key), old.get(key))

@@ -15,19 +15,24 @@ from handfast.api import field_errors as fields
 from handfast.api import kinds, status
 from handfast.api.validation import (
     access,
+    autoscaling,
     core,
     definitions,
     metadata,
     network,
     pods,
+    policies,
+    quotas,
+    scheduling,
     storage,
-    webhooks,
+    traffic,
     workloads,
 )
 
 _Create = Callable[[dict[str, Any]], fields.Causes]
 _Update = Callable[[dict[str, Any], dict[str, Any]], fields.Causes]
 _RBAC = "rbac.authorization.k8s.io"
+_NETWORKING = "networking.k8s.io"
 _WEBHOOKS = "admissionregistration.k8s.io"
 
 # What a document of the kind has to be like, whether it is new or not.
@@ -54,18 +59,34 @@ _CREATE: Mapping[tuple[str, str], _Create] = {
     ("apps", "statefulsets"): workloads.statefulset,
     ("apps", "daemonsets"): workloads.daemonset,
     ("", "replicationcontrollers"): workloads.replicationcontroller,
+    ("", "podtemplates"): scheduling.podtemplate,
+    ("", "resourcequotas"): quotas.resourcequota,
+    ("", "limitranges"): quotas.limitrange,
+    ("apps", "controllerrevisions"): scheduling.controllerrevision,
+    ("autoscaling", "horizontalpodautoscalers"): autoscaling.horizontalpodautoscaler,
     ("batch", "jobs"): workloads.job,
     ("batch", "cronjobs"): workloads.cronjob,
+    (_NETWORKING, "ingresses"): traffic.ingress,
+    (_NETWORKING, "ingressclasses"): traffic.ingressclass,
+    (_NETWORKING, "networkpolicies"): traffic.networkpolicy,
+    ("policy", "poddisruptionbudgets"): scheduling.poddisruptionbudget,
+    ("scheduling.k8s.io", "priorityclasses"): scheduling.priorityclass,
+    ("storage.k8s.io", "csistoragecapacities"): storage.csistoragecapacity,
     (_RBAC, "roles"): access.role,
     (_RBAC, "clusterroles"): access.clusterrole,
     (_RBAC, "rolebindings"): access.rolebinding,
     (_RBAC, "clusterrolebindings"): access.clusterrolebinding,
     ("coordination.k8s.io", "leases"): access.lease,
     ("certificates.k8s.io", "certificatesigningrequests"): access.certificatesigningrequest,
-    (_WEBHOOKS, "mutatingwebhookconfigurations"): webhooks.mutating,
-    (_WEBHOOKS, "validatingwebhookconfigurations"): webhooks.validating,
+    (_WEBHOOKS, "mutatingwebhookconfigurations"): policies.mutating_webhooks,
+    (_WEBHOOKS, "validatingwebhookconfigurations"): policies.validating_webhooks,
+    (_WEBHOOKS, "validatingadmissionpolicies"): policies.policy,
+    (_WEBHOOKS, "validatingadmissionpolicybindings"): policies.binding,
     ("apiextensions.k8s.io", "customresourcedefinitions"): definitions.definition,
 }
+
+# What is asked of new documents only, beside that.
+_NEW: Mapping[tuple[str, str], _Create] = {(_NETWORKING, "ingresses"): traffic.new_ingress}
 
 # What may not change, beside the metadata.
 _UPDATE: Mapping[tuple[str, str], _Update] = {
@@ -85,6 +106,11 @@ _UPDATE: Mapping[tuple[str, str], _Update] = {
     ("apps", "daemonsets"): workloads.selector_update,
     ("apps", "statefulsets"): workloads.statefulset_update,
     ("batch", "jobs"): workloads.job_update,
+    ("", "resourcequotas"): quotas.resourcequota_update,
+    ("apps", "controllerrevisions"): scheduling.controllerrevision_update,
+    (_NETWORKING, "ingressclasses"): traffic.ingressclass_update,
+    ("scheduling.k8s.io", "priorityclasses"): scheduling.priorityclass_update,
+    ("storage.k8s.io", "csistoragecapacities"): storage.csistoragecapacity_update,
     (_RBAC, "rolebindings"): access.binding_update,
     (_RBAC, "clusterrolebindings"): access.binding_update,
     ("certificates.k8s.io", "certificatesigningrequests"): access.certificatesigningrequest_update,
@@ -94,7 +120,11 @@ _UPDATE: Mapping[tuple[str, str], _Update] = {
 
 def create(kind: kinds.Kind, document: dict[str, Any]) -> list[status.Cause]:
     """Everything wrong with a new document."""
-    return [*metadata.create(kind, document), *_CREATE.get(kind.resource, _nothing)(document)]
+    return [
+        *metadata.create(kind, document),
+        *_CREATE.get(kind.resource, _nothing)(document),
+        *_NEW.get(kind.resource, _nothing)(document),
+    ]
 
 
 def update(kind: kinds.Kind, document: dict[str, Any], old: dict[str, Any]) -> list[status.Cause]:

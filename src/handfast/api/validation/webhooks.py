@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is asked of webhook configurations: names, rules and where to call.
 
-No webhook is called and no certificate opened. CEL match conditions are only checked for being named: nothing here
-evaluates them.
+No webhook is called and no certificate opened. Match conditions are judged by `validation.policies`.
 """
 
 from __future__ import annotations
 
 import urllib.parse
+from collections.abc import Mapping
 from typing import Any
 
 from handfast.api import field_errors as fields
@@ -39,8 +39,8 @@ def _webhook(path: str, webhook: dict[str, Any], names: set[str]) -> fields.Caus
     if name in names:
         yield fields.duplicate(f"{path}.name", name)
     names.add(name)
-    for index, rule in enumerate(jsonpath.mappings(webhook, "rules")):
-        yield from _rule(f"{path}.rules[{index}]", rule)
+    for index, row in enumerate(jsonpath.mappings(webhook, "rules")):
+        yield from rule(f"{path}.rules[{index}]", row)
     yield from fields.optional_one_of(f"{path}.failurePolicy", webhook.get("failurePolicy"), ("Fail", "Ignore"))
     yield from fields.optional_one_of(f"{path}.matchPolicy", webhook.get("matchPolicy"), ("Equivalent", "Exact"))
     if webhook.get("sideEffects") is None:
@@ -53,10 +53,6 @@ def _webhook(path: str, webhook: dict[str, Any], names: set[str]) -> fields.Caus
         yield from label_selector(f"{path}.{key}", webhook.get(key))
     yield from _review_versions(f"{path}.admissionReviewVersions", webhook.get("admissionReviewVersions"))
     yield from client_config(f"{path}.clientConfig", jsonpath.mapping(webhook, "clientConfig"))
-    for index, condition in enumerate(jsonpath.mappings(webhook, "matchConditions")):
-        for key in ("name", "expression"):
-            if not jsonpath.text(condition, key):
-                yield fields.required(f"{path}.matchConditions[{index}].{key}")
 
 
 def _qualified(path: str, name: str) -> fields.Causes:
@@ -65,8 +61,9 @@ def _qualified(path: str, name: str) -> fields.Causes:
         yield fields.invalid(path, name, "should be a domain with at least three segments separated by dots")
 
 
-def _rule(path: str, rule: dict[str, Any]) -> fields.Causes:
-    operations = jsonpath.sequence(rule, "operations")
+def rule(path: str, row: Mapping[str, Any]) -> fields.Causes:
+    """Which writes are meant, by a webhook or by a policy."""
+    operations = jsonpath.sequence(row, "operations")
     if not operations:
         yield fields.required(f"{path}.operations")
     if "*" in operations and len(operations) > 1:
@@ -74,12 +71,12 @@ def _rule(path: str, rule: dict[str, Any]) -> fields.Causes:
     for index, operation in enumerate(operations):
         yield from fields.one_of(f"{path}.operations[{index}]", operation, _OPERATIONS)
     for key in ("apiGroups", "apiVersions", "resources"):
-        values = jsonpath.sequence(rule, key)
+        values = jsonpath.sequence(row, key)
         if not values:
             yield fields.required(f"{path}.{key}")
         if key != "resources" and "*" in values and len(values) > 1:
             yield fields.invalid(f"{path}.{key}", values, f"if '*' is present, must not specify other {_WORDS[key]}")
-    yield from fields.optional_one_of(f"{path}.scope", rule.get("scope"), ("*", "Cluster", "Namespaced"))
+    yield from fields.optional_one_of(f"{path}.scope", row.get("scope"), ("*", "Cluster", "Namespaced"))
 
 
 def _review_versions(path: str, versions: Any) -> fields.Causes:

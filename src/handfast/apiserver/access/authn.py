@@ -13,9 +13,10 @@
    This machine (loopback) always counts as one of them.
 5. `system:authenticated` is added to the groups; then the deny list is asked, on every request.
 6. Only a chain that is not good under that bundle is judged by the CAs of bootstrap credentials, and then it is good for that
-   identity alone (`rules.machines.client_cas`). So such a CA never gives more than it was made for, also where it shares a name
-   or a key with another; and never less, where the same chain has another path. Nothing else here looks at these CAs.
-   One with an end of its own (`rules.machines.credential_end`) is good until then, however long its certificates are.
+   identity alone (`rules.machines.client_cas`). Such a CA gives the bootstrap identity and nothing else, even if it shares a name
+   or a key with another CA. A chain that is also good under the bundle keeps what the bundle gives it. Nothing else here looks
+   at these CAs. One with an end of its own (`rules.machines.credential_end`) is good until then, however long its
+   certificates are.
 
 The verdict on a chain is kept until a bundle that it was judged by changes; validity times are compared on every request, so
 that neither an expiry nor a removed CA waits for a connection to close. What the caller may do is not asked here.
@@ -95,8 +96,8 @@ class Authenticator:
         recovery: node_recovery.NodeRecovery | None = None,
     ) -> None:
         self._bundle = bundle
-        self._scoped = bundles.TrustBundle.of(())
-        self._scoped_until: Mapping[str, datetime.datetime] = {}
+        self._bootstrap_cas = bundles.TrustBundle.of(())
+        self._bootstrap_ca_ends: Mapping[str, datetime.datetime] = {}
         self._tokens = tuple(tokens)
         self.audiences = audiences
         self._deny_list = deny_list
@@ -106,7 +107,7 @@ class Authenticator:
         # Called when the bundle has changed.
         self.changed: list[Callable[[], None]] = []
         # Called when the CAs of bootstrap credentials have.
-        self.scoped_changed: list[Callable[[], None]] = []
+        self.bootstrap_cas_changed: list[Callable[[], None]] = []
 
     def trust(self, bundle: bundles.TrustBundle) -> None:
         """Judge by another bundle from the next request on."""
@@ -115,17 +116,17 @@ class Authenticator:
         for hook in self.changed:
             hook()
 
-    def trust_scoped(
+    def trust_bootstrap_cas(
         self, bundle: bundles.TrustBundle, until: Mapping[str, datetime.datetime] = MappingProxyType({})
     ) -> None:
         """Judge bootstrap credentials by these CAs from the next request on; `until` are ends, by SHA-256 of the CA."""
-        gone = {anchor.fingerprint for anchor in self._scoped.anchors}
-        self._scoped, self._scoped_until = bundle, until
+        gone = {anchor.fingerprint for anchor in self._bootstrap_cas.anchors}
+        self._bootstrap_cas, self._bootstrap_ca_ends = bundle, until
         self._verified = {key: known for key, known in self._verified.items() if known[0].anchor not in gone}
-        for hook in self.scoped_changed:
+        for hook in self.bootstrap_cas_changed:
             hook()
 
-    def require_unscoped(self, user: identity.User) -> None:
+    def require_no_bootstrap_credential(self, user: identity.User) -> None:
         """What an open watch is asked when these CAs have changed: it is no bootstrap credential's, else it is judged anew."""
         if user.method == _CERTIFICATE and user.name == bootstrapper.USER:
             raise identity.Unauthorized("CredentialsChanged", "the CAs of bootstrap credentials have changed")
@@ -163,51 +164,6 @@ class Authenticator:
         self.require_not_denied(user, now)
         return user
 
-    def token(
-        self, token: str, audiences: tuple[str, ...], now: datetime.datetime, source: str = ""
-    ) -> tuple[identity.User, tuple[str, ...]]:
-        """The user of a bearer token, and for which of the audiences it is good; or Unauthorized.
-
-        `source` is the address that presented it. Without one, a token with limits on its source is refused.
-        """
-        if not token or len(token) > TOKEN_BYTES:
-            raise identity.Unauthorized("MalformedToken", f"a bearer token of {len(token)} characters")
-        for row in self._tokens:
-            try:
-                verdict = row.judge.authenticate(token, audiences, now)
-                # 2. presented from where it is accepted
-                if verdict is not None and verdict.sources is not None:
-                    bootstrap_tokens.require_source(
-                        verdict.user, verdict.sources, source, tell_bearer=verdict.tells_bearer
-                    )
-            except identity.Unauthorized as refused:
-                refused.explained = row.explains
-                raise
-            if verdict is not None:
-                return verdict.user.authenticated(source), verdict.audiences
-        raise identity.Unauthorized("UnknownToken", "no authenticator knows this kind of token")
-
-    def reviewed(
-        self, token: str, audiences: tuple[str, ...], now: datetime.datetime
-    ) -> tuple[identity.User, tuple[str, ...]]:
-        """What a TokenReview answers: as `token`, and then the deny list. The source of that token is not known."""
-        user, good_for = self.token(token, audiences, now)
-        self.require_not_denied(user, now)
-        return user, good_for
-
-    def require_not_denied(self, user: identity.User, now: datetime.datetime) -> None:
-        """Ask the deny list."""
-        if self._deny_list is not None:
-            self._deny_list.check(user, now)
-
-    def _nobody(self, address: str) -> identity.User:
-        if self._anonymous_from is not None:
-            verdict = self._anonymous_from.holds(address)
-            # This machine always counts: the supervisor's own probes come from here.
-            if isinstance(verdict, decision.Deny) and isinstance(_LOOPBACK.holds(address), decision.Deny):
-                raise identity.Unauthorized("AnonymousElsewhere", verdict.sentence)
-        return identity.ANONYMOUS
-
     def _credential(
         self,
         peer: peer_module.Peer,
@@ -236,29 +192,6 @@ class Authenticator:
             # Its traceback holds this frame, and so the request: a cycle that only the garbage collector frees.
             refusal = None
 
-    def _verify(self, peer: peer_module.Peer, now: datetime.datetime) -> chains.Verified:
-        try:
-            return chains.verify(peer.chain, self._bundle, chains.Client(), now)
-        except chains.ChainRefused as refused:
-            if not self._scoped.anchors:
-                raise
-            reason, message = refused.reason, refused.message
-        # 6. not good under the bundle: it may be a bootstrap credential, and nothing else
-        try:
-            verified = chains.verify(peer.chain, self._scoped, chains.Client(), now)
-        except chains.ChainRefused:
-            if reason == _UNKNOWN:
-                raise
-            raise chains.ChainRefused(message, reason=reason) from None
-        client_cas.require_in_scope(verified.subject)
-        end = self._scoped_until.get(verified.anchor)
-        if end is None:
-            return verified
-        if credential_end.is_over(end, now):
-            raise chains.ChainRefused(credential_end.sentence(end), reason=credential_end.ENDED)
-        last = end - datetime.timedelta.resolution
-        return dataclasses.replace(verified, valid_until=min(verified.valid_until, last))
-
     def _certificate(self, peer: peer_module.Peer, now: datetime.datetime) -> identity.User:
         try:
             verified = self._verify(peer, now)
@@ -281,6 +214,74 @@ class Authenticator:
             self._verified.clear()
         self._verified[peer.chain_hash] = (verified, user)
         return user
+
+    def _verify(self, peer: peer_module.Peer, now: datetime.datetime) -> chains.Verified:
+        try:
+            return chains.verify(peer.chain, self._bundle, chains.Client(), now)
+        except chains.ChainRefused as refused:
+            if not self._bootstrap_cas.anchors:
+                raise
+            reason, message = refused.reason, refused.message
+        # 6. not good under the bundle: it may be a bootstrap credential, and nothing else
+        try:
+            verified = chains.verify(peer.chain, self._bootstrap_cas, chains.Client(), now)
+        except chains.ChainRefused:
+            if reason == _UNKNOWN:
+                raise
+            raise chains.ChainRefused(message, reason=reason) from None
+        client_cas.require_in_scope(verified.subject)
+        end = self._bootstrap_ca_ends.get(verified.anchor)
+        if end is None:
+            return verified
+        if credential_end.is_over(end, now):
+            raise chains.ChainRefused(credential_end.sentence(end), reason=credential_end.ENDED)
+        last = end - datetime.timedelta.resolution
+        return dataclasses.replace(verified, valid_until=min(verified.valid_until, last))
+
+    def token(
+        self, token: str, audiences: tuple[str, ...], now: datetime.datetime, source: str = ""
+    ) -> tuple[identity.User, tuple[str, ...]]:
+        """The user of a bearer token, and for which of the audiences it is good; or Unauthorized.
+
+        `source` is the address that presented it. Without one, a token with limits on its source is refused.
+        """
+        if not token or len(token) > TOKEN_BYTES:
+            raise identity.Unauthorized("MalformedToken", f"a bearer token of {len(token)} characters")
+        for row in self._tokens:
+            try:
+                verdict = row.judge.authenticate(token, audiences, now)
+                # 2. presented from where it is accepted
+                if verdict is not None and verdict.sources is not None:
+                    bootstrap_tokens.require_source(
+                        verdict.user, verdict.sources, source, tell_bearer=verdict.tells_bearer
+                    )
+            except identity.Unauthorized as refused:
+                refused.explained = row.explains
+                raise
+            if verdict is not None:
+                return verdict.user.authenticated(source), verdict.audiences
+        raise identity.Unauthorized("UnknownToken", "no authenticator knows this kind of token")
+
+    def _nobody(self, address: str) -> identity.User:
+        if self._anonymous_from is not None:
+            verdict = self._anonymous_from.holds(address)
+            # This machine always counts: the supervisor's own probes come from here.
+            if isinstance(verdict, decision.Deny) and isinstance(_LOOPBACK.holds(address), decision.Deny):
+                raise identity.Unauthorized("AnonymousElsewhere", verdict.sentence)
+        return identity.ANONYMOUS
+
+    def require_not_denied(self, user: identity.User, now: datetime.datetime) -> None:
+        """Ask the deny list."""
+        if self._deny_list is not None:
+            self._deny_list.check(user, now)
+
+    def reviewed(
+        self, token: str, audiences: tuple[str, ...], now: datetime.datetime
+    ) -> tuple[identity.User, tuple[str, ...]]:
+        """What a TokenReview answers: as `token`, and then the deny list. The source of that token is not known."""
+        user, good_for = self.token(token, audiences, now)
+        self.require_not_denied(user, now)
+        return user, good_for
 
 
 def _is_recovering(refusal: identity.Unauthorized, info: request.RequestInfo | None) -> bool:

@@ -46,7 +46,7 @@ from handfast.apiserver.strategy import strategies
 from handfast.pki import bundles, certificates
 from handfast.rules import access, client_ca_bundle
 from handfast.rules.machines import client_ca_sources
-from handfast.runtime import clock as clock_module
+from handfast.runtime import clock as clocks
 from handfast.runtime import tls
 from handfast.store import protocol
 
@@ -123,7 +123,7 @@ class ClientCAs:
     def __init__(
         self,
         store: storage.Storage,
-        clock: clock_module.Clock,
+        clock: clocks.Clock,
         initial: bundles.TrustBundle,
         trust: Callable[[bundles.TrustBundle], None],
         admit: Callable[[str], None],

@@ -15,7 +15,7 @@ from handfast import errors
 from handfast.api import resources
 from handfast.apiserver.state import storage
 from handfast.rules.tokens import service_accounts as rules
-from handfast.runtime import clock as clock_module
+from handfast.runtime import clock as clocks
 
 _log = structlog.get_logger("handfast.token_use")
 _WAITING = 1024
@@ -24,7 +24,7 @@ _WAITING = 1024
 class TokenUse:
     """A bounded queue of Secrets to be labelled; what does not fit is noted at the next use."""
 
-    def __init__(self, store: storage.Storage, clock: clock_module.Clock) -> None:
+    def __init__(self, store: storage.Storage, clock: clocks.Clock) -> None:
         self._storage = store
         self._clock = clock
         self._kind = resources.SECRETS

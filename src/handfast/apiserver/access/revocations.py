@@ -16,6 +16,7 @@
 | a revoked node | an open watch | go on watching | 3 | test_what_is_added_is_told |
 | a revoked node | an open connection | send the next request | 1, 2 | test_the_next_request_is_refused |
 | a revoked node | tokens of its Pods | act as their service accounts | 2 | test_tokens_of_pods_of_the_node |
+| who took over a Pod | the token in it | go on as its account, after that Pod was revoked | 2 | test_tokens_of_a_pod |
 | who is refused | the answer | learn whether the name exists, or why | an Unauthorized is silent | test_the_answer_says_nothing |
 | who may write Revocations | an `expires` that is no time | revoke for a moment only | 4 | test_an_odd_expiry_never_comes |
 """
@@ -32,13 +33,15 @@ from handfast.api import handfast_kinds, jsonpath, objects
 from handfast.apiserver import identity
 from handfast.apiserver.state import items
 from handfast.apiserver.state import replica as replica_module
-from handfast.rules import decision, revocation
+from handfast.rules import decision, revocation, user_names
 from handfast.rules.certificates import kubelet
 
 _log = structlog.get_logger("handfast.revocations")
 PREFIX: Final = "/".join((*handfast_kinds.REVOCATIONS, ""))
-# Where a token says on which node its Pod runs.
+# Where a token says on which node its Pod runs, and which Pod it is bound to.
 _NODE_NAME: Final = identity.EXTRA + "node-name"
+_POD_NAME: Final = identity.EXTRA + "pod-name"
+_POD_UID: Final = identity.EXTRA + "pod-uid"
 
 
 def _read(document: objects.Document) -> revocation.Revocation:
@@ -78,7 +81,9 @@ class Revocations:
         if not self._index:
             return
         node = user.extra.get(_NODE_NAME)
-        verdict = self._index.judge(user.name, user.serial, user.key_fingerprint, node[0] if node else "", now)
+        verdict = self._index.judge(
+            user.name, user.serial, user.key_fingerprint, node[0] if node else "", now, _pod_of(user)
+        )
         if isinstance(verdict, decision.Deny):
             raise identity.Unauthorized(verdict.reason, verdict.sentence)
 
@@ -102,6 +107,14 @@ class Revocations:
         _log.info("an identity is revoked", revocation=revoked.name, reason=revoked.reason, targets=targets)
         for hook in self.changed:
             hook()
+
+
+def _pod_of(user: identity.User) -> str:
+    """The Pod that a token is bound to; empty: to none."""
+    name, account = user.extra.get(_POD_NAME), user_names.service_account(user.name)
+    if not name or account is None:
+        return ""
+    return revocation.pod_text(account[0], name[0], next(iter(user.extra.get(_POD_UID, ())), ""))
 
 
 def _scope(revoked: revocation.Revocation) -> tuple[set[tuple[str, str]], datetime.datetime | None]:

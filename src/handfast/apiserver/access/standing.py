@@ -42,7 +42,7 @@ from handfast.apiserver.access import authn, authz, impersonation, policy
 from handfast.apiserver.state import items
 from handfast.apiserver.state import replica as replica_module
 from handfast.rules import access
-from handfast.runtime import clock as clock_module
+from handfast.runtime import clock as clocks
 from handfast.serving import connection as connection_module
 
 # Seconds. Most writes take less. An expiry is noticed at most this late.
@@ -55,7 +55,7 @@ class Standing:
     """Whether callers who were judged are still good."""
 
     def __init__(
-        self, authenticator: authn.Authenticator, authorizers: access.Authorizers, clock: clock_module.Clock
+        self, authenticator: authn.Authenticator, authorizers: access.Authorizers, clock: clocks.Clock
     ) -> None:
         self._authenticator = authenticator
         self._authorizers = authorizers

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Admission: the issuance ledger is only continued, whoever writes. `rules.ledger.admission` decides.
 
-1. A new segment continues the one before it. This server's copy of that one must be current.
+1. A new segment continues the one before it in its chain. This server's copy of that one must be current. One that is there already is
+   answered as such (AlreadyExists), also where it is the first: of two signers that begin a chain at once, the one that comes second looks again.
 2. A segment that is changed only grows at its end. Its metadata may change, with two exceptions. It has no owner: the
    garbage collector would delete it with that. It has no finalizers: they would keep it for ever.
 3. Whoever adds an entry may sign for the signer it names: the verb `sign` on that signer. An entry is a statement of
@@ -23,13 +24,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from handfast.api import handfast_kinds, jsonpath
+from handfast.api import handfast_kinds, jsonpath, status
 from handfast.apiserver.admission import plugin
 from handfast.rules import decision
 from handfast.rules.certificates import admission as certificate_admission
-from handfast.rules.ledger import admission as rules
-from handfast.rules.ledger import entries
-from handfast.rules.ledger import segments as ledger
+from handfast.rules.ledger import admission as ledger_rules
+from handfast.rules.ledger import entries, segments
 
 _PLUGIN: Final = "IssuanceLedger"
 _PREFIX: Final = "/".join((*handfast_kinds.ISSUANCE_LOGS, ""))
@@ -49,20 +49,23 @@ def admit(write: plugin.Write, context: plugin.Context) -> None:
     if write.document is None:
         _admit_delete(write, context)
         return
-    new = ledger.read(write.document)
-    old = None if write.old is None else ledger.read(write.old)
+    new = segments.read(write.document)
+    old = None if write.old is None else segments.read(write.old)
     if old is None:
+        # 1. one that is there already is no refusal
+        if context.find(_PREFIX, "", write.name) is not None:
+            raise status.already_exists(write.kind.plural, write.kind.group, write.name)
         # 1. a new segment continues the one before it
-        before = context.find(_PREFIX, "", ledger.segment_name(new.sequence - 1))
-        verdict: decision.Decision = rules.judge_create(
+        before = context.find(_PREFIX, "", segments.segment_name(new.sequence - 1, new.chain))
+        verdict: decision.Decision = ledger_rules.judge_create(
             write.name,
             new,
-            None if before is None else ledger.read(before),
-            is_first=not context.replica.collection(_PREFIX).count(),
+            None if before is None else segments.read(before),
+            is_first=_is_first(new.chain, context),
         )
     else:
         # 2. a segment only grows at its end
-        verdict = rules.judge_update(old, new)
+        verdict = ledger_rules.judge_update(old, new)
     plugin.require(write, verdict)
     for field, reason, why in _NEVER:
         if jsonpath.sequence(write.document, "metadata", field):
@@ -71,7 +74,14 @@ def admit(write: plugin.Write, context: plugin.Context) -> None:
         _require_signer(write, context, new, 0 if old is None else len(old.entries))
 
 
-def _require_signer(write: plugin.Write, context: plugin.Context, new: ledger.Segment, known: int) -> None:
+def _is_first(chain: str, context: plugin.Context) -> bool:
+    """Whether a chain has no segment at all. Names are in order: the first one behind the prefix tells."""
+    prefix = segments.prefix(chain)
+    item = next(context.replica.collection(_PREFIX).iterate("", ("", prefix)), None)
+    return item is None or not item.name.startswith(prefix)
+
+
+def _require_signer(write: plugin.Write, context: plugin.Context, new: segments.Segment, known: int) -> None:
     # 3. who may sign for the signer that is named
     user = write.user
 
@@ -89,13 +99,13 @@ def _require_signer(write: plugin.Write, context: plugin.Context, new: ledger.Se
 
 def _admit_delete(write: plugin.Write, context: plugin.Context) -> None:
     # 4. only the oldest, and only when all in it has expired
-    gone = ledger.read(write.old or {})
-    segments = context.replica.collection(_PREFIX)
-    verdict = rules.judge_delete(
+    gone = segments.read(write.old or {})
+    collection = context.replica.collection(_PREFIX)
+    verdict = ledger_rules.judge_delete(
         gone,
         context.now(),
-        is_oldest=segments.get("", ledger.segment_name(gone.sequence - 1)) is None,
-        is_newest=segments.get("", ledger.segment_name(gone.sequence + 1)) is None,
+        is_oldest=collection.get("", segments.segment_name(gone.sequence - 1, gone.chain)) is None,
+        is_newest=collection.get("", segments.segment_name(gone.sequence + 1, gone.chain)) is None,
     )
     plugin.require(write, verdict)
 

@@ -84,31 +84,26 @@ class Chain:
     def __init__(self, rows: tuple[Row, ...], context: Context) -> None:
         self._rows = rows
         self._context = context
-        self._remembered: dict[tuple[str, tuple[str, str]], tuple[tuple[Plugin, ...], bool]] = {}
+        self._remembered: dict[tuple[str, tuple[str, str]], tuple[Plugin, ...]] = {}
 
     async def run(self, write: Write) -> None:
         """Ask every plugin that looks at this write, in order; the first refusal ends it."""
         context = self._context.of(write.user)
-        for plugin in self._concerned(write)[0]:
+        for plugin in self._concerned(write):
             waiting = plugin(write, context)
             if waiting is not None:
                 await waiting
 
-    def changes(self, write: Write) -> bool:
-        """Whether a plugin that looks at this write may change the document."""
-        return self._concerned(write)[1]
-
-    def _concerned(self, write: Write) -> tuple[tuple[Plugin, ...], bool]:
-        """The plugins that look at such a write, and whether one of them may change the document."""
+    def _concerned(self, write: Write) -> tuple[Plugin, ...]:
+        """The plugins that look at such a write."""
         key = (write.operation, write.kind.resource)
         concerned = self._remembered.get(key)
         if concerned is None:
-            rows = [
-                row
+            concerned = tuple(
+                row.plugin
                 for row in self._rows
                 if write.operation in row.operations and (not row.resources or write.kind.resource in row.resources)
-            ]
-            concerned = (tuple(row.plugin for row in rows), any(row.changes for row in rows))
+            )
             self._remembered[key] = concerned
         return concerned
 

@@ -3,7 +3,9 @@
 
     mutate     mutating rows → mutating webhooks → both once more, for those that want it, if something changed
     (defaults and validation, by the writer)
-    validate   validating rows → validating webhooks
+    validate   validating rows → admission policies → validating webhooks
+    (the object is encoded, by the writer)
+    reserve    rows that write down what is used (quotas)
 
 The rows stand in `assembly.guard`; what each decides is in its own module, and what a row is in `plugin`.
 """
@@ -14,7 +16,7 @@ from typing import Any
 
 from handfast.api import kinds, objects
 from handfast.apiserver import calls
-from handfast.apiserver.admission import plugin, webhooks
+from handfast.apiserver.admission import plugin, policies, webhooks
 
 _OPTIONS = {plugin.CREATE: "CreateOptions", plugin.UPDATE: "UpdateOptions", plugin.DELETE: "DeleteOptions"}
 
@@ -22,16 +24,19 @@ _OPTIONS = {plugin.CREATE: "CreateOptions", plugin.UPDATE: "UpdateOptions", plug
 class Admitter:
     """Asks everyone who has a say in a write."""
 
-    def __init__(self, mutating: plugin.Chain, validating: plugin.Chain, hooks: webhooks.Webhooks) -> None:
+    def __init__(
+        self,
+        mutating: plugin.Chain,
+        validating: plugin.Chain,
+        hooks: webhooks.Webhooks,
+        admission_policies: policies.Policies,
+        reserving: plugin.Chain,
+    ) -> None:
         self._mutating = mutating
         self._validating = validating
         self._webhooks = hooks
-
-    def may_change(self, write: plugin.Write) -> bool:
-        """Whether `mutate` may change the document: a cheap test, so that nothing is copied for most writes."""
-        return self._mutating.changes(write) or self._webhooks.has_mutating(
-            write.operation, write.kind, write.subresource
-        )
+        self._policies = admission_policies
+        self._reserving = reserving
 
     async def mutate(self, call: calls.Call, write: plugin.Write) -> bool:
         """Let plugins and webhooks change the document. True if a webhook did: then it must be completed anew."""
@@ -44,18 +49,30 @@ class Admitter:
             call.warnings,
             annotations=call.annotations,
             between=lambda: self._mutating.run(write),
+            work=call.work_with,
         )
 
     async def validate(self, call: calls.Call, write: plugin.Write) -> None:
         """Let plugins and webhooks refuse the document as it will be stored."""
         await self._validating.run(write)
+        call.warnings += policies.warnings_of(write)
+        if self._policies.concerned(write.operation, write.kind, write.subresource):
+            # Aside where the object is heavy: expressions cost in proportion to it, and to what else they see.
+            await self._policies.validate(write, _options(call, write), call.warnings, call.annotations, call.work_with)
         if self._webhooks.has_validating(write.operation, write.kind, write.subresource):
-            await self._webhooks.validate(write, _options(call, write), call.warnings, annotations=call.annotations)
+            await self._webhooks.validate(
+                write, _options(call, write), call.warnings, annotations=call.annotations, work=call.work_with
+            )
+
+    async def reserve(self, write: plugin.Write) -> None:
+        """Write down what the document uses. Last of all: what anybody else refuses uses nothing up."""
+        await self._reserving.run(write)
 
     async def admit(self, call: calls.Call, write: plugin.Write) -> None:
-        """Both, for what is carried out and not stored: deletes, and documents of subresources that are actions."""
+        """All three, for what is carried out and not stored: deletes, and documents of subresources that are actions."""
         await self.mutate(call, write)
         await self.validate(call, write)
+        await self.reserve(write)
 
 
 def write_of(

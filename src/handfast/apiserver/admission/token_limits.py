@@ -59,8 +59,8 @@ class _Use:
     now: Callable[[], datetime.datetime]
 
 
-_Place = batches.Place[_Use, None]
-_Verdict = tuple[_Place, errors.HandfastError | None]
+_Waiting = batches.Waiting[_Use, None]
+_Verdict = tuple[_Waiting, errors.HandfastError | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,13 +97,13 @@ class TokenLimits:
         # 6. with whoever else uses this token now
         return self._uses.join(tokens.secret_name(token), _Use(write, write.document, context.now))
 
-    async def _judge(self, name: str, batch: Sequence[_Place]) -> None:
+    async def _judge(self, name: str, batch: Sequence[_Waiting]) -> None:
         for _ in range(_TRIES):
             if await self._tried(batch, name):
                 return
         raise _contended(name)
 
-    async def _tried(self, batch: Sequence[_Place], name: str) -> bool:
+    async def _tried(self, batch: Sequence[_Waiting], name: str) -> bool:
         """Judge by the Secret as it is, and write the uses; false: somebody else has changed it since."""
         item = await self._storage.find(resources.SECRETS, tokens.NAMESPACE, name)
         if item is None:
@@ -141,13 +141,13 @@ class TokenLimits:
 
 
 def _judged(
-    batch: Sequence[_Place], secret: objects.Document | None, known: _Known | None
+    batch: Sequence[_Waiting], secret: objects.Document | None, known: _Known | None
 ) -> tuple[list[_Verdict], bootstrap_limits.Record | None]:
     """The refusal of each, or None, judged one after the other; and the record with the uses that are to be written."""
     after = None if known is None else known.record
     verdicts: list[_Verdict] = []
-    for place in batch:
-        use = place.item
+    for waiting in batch:
+        use = waiting.item
         verdict = token_use.decide(
             token_use.Attempt(
                 user=use.write.user.name,
@@ -162,9 +162,9 @@ def _judged(
         if isinstance(verdict, decision.Deny):
             # The reason is among the causes, too: a machine that joins reads it there.
             cause = status.Cause(verdict.reason, verdict.sentence)
-            verdicts.append((place, plugin.Refusal(use.write, verdict, (cause,))))
+            verdicts.append((waiting, plugin.Refusal(use.write, verdict, (cause,))))
             continue
-        verdicts.append((place, None))
+        verdicts.append((waiting, None))
         # 1. counted for those who are judged after it; 3. a dry run is not
         if isinstance(verdict, token_use.Reserve) and after is not None and not use.write.dry_run:
             after = after.with_use(verdict.use)
@@ -172,11 +172,11 @@ def _judged(
 
 
 def _settle(verdicts: Sequence[_Verdict]) -> None:
-    for place, refusal in verdicts:
+    for waiting, refusal in verdicts:
         if refusal is None:
-            place.settle(None)
+            waiting.settle(None)
         else:
-            place.fail(refusal)
+            waiting.fail(refusal)
 
 
 def _contended(name: str) -> errors.Unavailable:

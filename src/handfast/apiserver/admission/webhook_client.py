@@ -42,7 +42,7 @@ from handfast.api import jsonpath, objects
 from handfast.apiserver.state import replica as replica_module
 from handfast.rules.webhooks import answers
 from handfast.rules.webhooks import configurations as rules
-from handfast.runtime import clock as clock_module
+from handfast.runtime import clock as clocks
 from handfast.runtime import tasks, tls
 
 MAX_ANSWER = 3 << 20
@@ -72,7 +72,7 @@ class _Target:
 class Client:
     """One session for the process. Make it, use it and close it on the same event loop."""
 
-    def __init__(self, replica: replica_module.Replica, clock: clock_module.Clock) -> None:
+    def __init__(self, replica: replica_module.Replica, clock: clocks.Clock) -> None:
         self._replica = replica
         self._clock = clock
         self._session: aiohttp.ClientSession | None = None

@@ -15,6 +15,9 @@ the server sets): `mutate` says if one changed something.
 5. A patch must apply, and leave an object with the types of its kind; one that does not ends the request with a 500,
    whatever the failure policy.
 6. Validating webhooks are asked at the same time. All are waited for; the first refusal in their order counts.
+7. A webhook with match conditions is asked if all are true. If that cannot be found out, the write is refused with a 403, or the webhook
+   is passed over if its failure policy is Ignore. Without the evaluator it is asked: it sees more than it wants to, never less.
+   They are evaluated aside where the object is heavy, or they are not compiled yet.
 
 | who | holding | tries | stopped by | shown in tests/unit/apiserver/admission/test_webhooks.py |
 |---|---|---|---|---|
@@ -31,7 +34,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -39,12 +42,14 @@ import msgspec
 import structlog
 
 from handfast.api import kinds, objects, status
+from handfast.api.cel import engine
 from handfast.api.custom import definitions
 from handfast.api.merging import patch
 from handfast.apiserver import uids
 from handfast.apiserver.admission import plugin, webhook_client, webhook_review
 from handfast.apiserver.state import items
 from handfast.apiserver.state import replica as replica_module
+from handfast.rules.policies import verdicts
 from handfast.rules.webhooks import answers, matching
 from handfast.rules.webhooks import configurations as rules
 from handfast.runtime import clock as clocks
@@ -57,6 +62,8 @@ _DEFINITIONS = f"{definitions.RESOURCE[0]}/{definitions.RESOURCE[1]}/"
 # Outcomes that are counted: (webhook, outcome).
 FAILED_OPEN, FAILED_CLOSED, DENIED = "FailedOpen", "FailedClosed", "Denied"
 Count = Callable[[str, str], None]
+# Takes how many bytes are read beside the object, and what is to be done.
+Work = Callable[..., Awaitable[Any]]
 
 _log = structlog.get_logger("handfast.webhooks")
 _encode = msgspec.json.Encoder().encode
@@ -83,7 +90,7 @@ class _Configurations:
         for webhook in webhooks:
             if webhook.wrong:
                 _log.warning("a webhook cannot be called", **_named(webhook), error=webhook.wrong)
-            if webhook.conditional:
+            if webhook.conditions and not engine.is_available():
                 _log.warning("matchConditions are not evaluated: the webhook is asked without", **_named(webhook))
         self._reorder()
 
@@ -120,6 +127,7 @@ class _Admission:
     options: Mapping[str, Any]
     warnings: list[str] = field(default_factory=list)
     annotations: dict[str, str] = field(default_factory=dict)
+    work: Work | None = None
 
 
 class Webhooks:
@@ -185,12 +193,13 @@ class Webhooks:
         *,
         annotations: dict[str, str] | None = None,
         between: Callable[[], Awaitable[None]] | None = None,
+        work: Work | None = None,
     ) -> bool:
         """Let webhooks change the document, in place; whether one did. `between` runs the built-in plugins again.
 
-        `annotations` receives what webhooks say for the audit log.
+        `annotations` receives what webhooks say for the audit log; `work` evaluates aside where something is heavy.
         """
-        admission = _Admission(write, options, warnings, {} if annotations is None else annotations)
+        admission = _Admission(write, options, warnings, {} if annotations is None else annotations, work)
         rounds = matching.Rounds()
         # 4. one after the other; and once more, if one changed the object
         if not await self._round(admission, rounds, 0):
@@ -208,6 +217,8 @@ class Webhooks:
         concerned = self._mutating.concerned(write.operation, write.kind, write.subresource)
         for index, (webhook, kind) in enumerate(concerned):
             if (number and not rounds.again(webhook)) or not self._selects(webhook, write):
+                continue
+            if not await self._meets(webhook, kind, admission):
                 continue
             did = await self._mutate_one(admission, webhook, kind, f"round_{number}_index_{index}")
             rounds.answered(webhook, changed=did)
@@ -240,13 +251,16 @@ class Webhooks:
         warnings: list[str],
         *,
         annotations: dict[str, str] | None = None,
+        work: Work | None = None,
     ) -> None:
         """Let webhooks refuse the document as it will be stored."""
         rows = self._validating.concerned(write.operation, write.kind, write.subresource)
         # By their order, not by who was faster: the same write gets the same answer.
-        admissions = [
-            (_Admission(write, options), webhook, kind) for webhook, kind in rows if self._selects(webhook, write)
-        ]
+        admissions = []
+        for webhook, kind in rows:
+            admission = _Admission(write, options, work=work)
+            if self._selects(webhook, write) and await self._meets(webhook, kind, admission):
+                admissions.append((admission, webhook, kind))
         # 6. all at the same time
         results = await asyncio.gather(
             *(self._validate_one(*row, f"round_0_index_{index}") for index, row in enumerate(admissions)),
@@ -274,6 +288,22 @@ class Webhooks:
             return True
         labels = None if webhook.namespace_selector.empty else self._namespace_labels(write)
         return matching.selects(webhook, labels, (write.document, write.old))
+
+    async def _meets(self, webhook: rules.Webhook, kind: kinds.Kind, admission: _Admission) -> bool:
+        """Whether its match conditions are true (7)."""
+        if not webhook.conditions or not engine.is_available():
+            return True
+        write = admission.write
+        evaluation = (webhook.conditions, write, admission.options, kind)
+        try:
+            if admission.work is None:
+                return _conditions_hold(*evaluation)
+            return bool(await admission.work(verdicts.cold(webhook.conditions), _conditions_hold, *evaluation))
+        except engine.NotEvaluated as error:
+            self._count(webhook.name, FAILED_OPEN if webhook.fails_open else FAILED_CLOSED)
+            if webhook.fails_open:
+                return False
+            raise status.forbidden(write.kind.plural, write.kind.group, write.name, error.message) from None
 
     def _namespace_labels(self, write: plugin.Write) -> Mapping[str, str] | None:
         name = write.namespace
@@ -328,6 +358,14 @@ class Webhooks:
         if key in self._failing:
             self._failing.remove(key)
             _log.info("an admission webhook answers again", **_named(webhook))
+
+
+def _conditions_hold(
+    conditions: Sequence[tuple[str, str]], write: plugin.Write, options: Mapping[str, Any], kind: kinds.Kind
+) -> bool:
+    request = webhook_review.review(write, options, kind, "")["request"]
+    data = {"object": request.pop("object"), "oldObject": request.pop("oldObject"), "request": request}
+    return verdicts.conditions_hold(conditions, verdicts.Values(data, has_params=False), verdicts.Budget())
 
 
 def _named(webhook: rules.Webhook) -> dict[str, str]:

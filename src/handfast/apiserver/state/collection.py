@@ -11,13 +11,13 @@ import collections
 import dataclasses
 from collections.abc import Callable, Iterator
 
-from handfast.apiserver.state import items as states
+from handfast.apiserver.state import items as items_module
 
 # Per resource: how many past events a watch can resume from. client-go relists on 410, so this bounds memory only.
 HISTORY_EVENTS = 4096
 HISTORY_BYTES = 16 << 20
 
-Listener = Callable[[states.Change], None]
+Listener = Callable[[items_module.Change], None]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class Listeners:
         if not by_value:
             del self._by_field[index.field, index.paths]
 
-    def tell(self, change: states.Change) -> None:
+    def tell(self, change: items_module.Change) -> None:
         for listener in tuple(self._everyone.values()):
             listener(change)
         for (field, paths), by_value in tuple(self._by_field.items()):
@@ -78,10 +78,10 @@ class Bucket:
     __slots__ = ("items", "names")
 
     def __init__(self) -> None:
-        self.items: dict[str, states.Item] = {}
+        self.items: dict[str, items_module.Item] = {}
         self.names: list[str] = []
 
-    def put(self, item: states.Item) -> states.Item | None:
+    def put(self, item: items_module.Item) -> items_module.Item | None:
         before = self.items.get(item.name)
         self.items[item.name] = item
         if before is None:
@@ -92,7 +92,7 @@ class Bucket:
                 bisect.insort(names, item.name)
         return before
 
-    def drop(self, name: str) -> states.Item | None:
+    def drop(self, name: str) -> items_module.Item | None:
         before = self.items.pop(name, None)
         if before is not None:
             del self.names[bisect.bisect_left(self.names, name)]
@@ -109,11 +109,11 @@ class Collection:
         self.changed = start
         # A watch can resume after any version from here on.
         self.window = start
-        self.history: collections.deque[states.Change] = collections.deque()
+        self.history: collections.deque[items_module.Change] = collections.deque()
         self._history_bytes = 0
         self._listeners = Listeners()
 
-    def get(self, namespace: str, name: str) -> states.Item | None:
+    def get(self, namespace: str, name: str) -> items_module.Item | None:
         bucket = self.buckets.get(namespace)
         return None if bucket is None else bucket.items.get(name)
 
@@ -134,7 +134,7 @@ class Collection:
         bucket = self.buckets.get(last_namespace)
         return total + (0 if bucket is None else bisect.bisect_right(bucket.names, last_name))
 
-    def iterate(self, namespace: str = "", after: tuple[str, str] | None = None) -> Iterator[states.Item]:
+    def iterate(self, namespace: str = "", after: tuple[str, str] | None = None) -> Iterator[items_module.Item]:
         """Items in key order, as they are at each step; not stable while writes are applied."""
         for name_space in self._spaces(namespace, after):
             bucket = self.buckets[name_space]
@@ -146,7 +146,7 @@ class Collection:
             for position in range(start, len(names)):
                 yield bucket.items[names[position]]
 
-    def snapshot(self, namespace: str = "") -> list[states.Item]:
+    def snapshot(self, namespace: str = "") -> list[items_module.Item]:
         """All items now, as a list of references: cheap, and stable while the list is sent."""
         return [
             item
@@ -161,11 +161,13 @@ class Collection:
             return list(self._namespaces)
         return [space for space in self._namespaces if space + "/" >= after[0] + "/"]
 
-    def load(self, item: states.Item) -> None:
+    def load(self, item: items_module.Item) -> None:
         """Put an item without telling anyone: only for the first load."""
         self._bucket(item.namespace).put(item)
 
-    def apply(self, namespace: str, name: str, after: states.Item | None, version: int) -> states.Change | None:
+    def apply(
+        self, namespace: str, name: str, after: items_module.Item | None, version: int
+    ) -> items_module.Change | None:
         if after is not None:
             before = self._bucket(namespace).put(after)
         else:
@@ -176,7 +178,7 @@ class Collection:
             if bucket is not None and not bucket.names:
                 del self.buckets[namespace]
                 self._namespaces.remove(namespace)
-        change = states.Change(version, before, after)
+        change = items_module.Change(version, before, after)
         self.changed = version
         self._remember(change)
         self._listeners.tell(change)
@@ -189,7 +191,7 @@ class Collection:
     def forget(self, owner: object) -> None:
         self._listeners.remove(owner)
 
-    def since(self, version: int) -> list[states.Change]:
+    def since(self, version: int) -> list[items_module.Change]:
         """Changes after `version`, oldest first."""
         changes = []
         for change in reversed(self.history):
@@ -206,7 +208,7 @@ class Collection:
             bisect.insort(self._namespaces, namespace, key=lambda space: space + "/")
         return bucket
 
-    def _remember(self, change: states.Change) -> None:
+    def _remember(self, change: items_module.Change) -> None:
         self.history.append(change)
         self._history_bytes += _size(change)
         while len(self.history) > HISTORY_EVENTS or self._history_bytes > HISTORY_BYTES:
@@ -215,6 +217,6 @@ class Collection:
             self.window = gone.version
 
 
-def _size(change: states.Change) -> int:
+def _size(change: items_module.Change) -> int:
     # What the history may come to keep alive alone: the replaced state, and the new one once it is replaced.
     return sum(len(item.body) for item in (change.before, change.after) if item is not None)

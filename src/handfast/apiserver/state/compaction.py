@@ -10,13 +10,13 @@ import structlog
 
 from handfast import errors
 from handfast.apiserver.state import storage
-from handfast.runtime import clock as clock_module
+from handfast.runtime import clock as clocks
 
 INTERVAL = 300.0
 _log = structlog.get_logger("handfast.compaction")
 
 
-async def run(store: storage.Storage, clock: clock_module.Clock) -> None:
+async def run(store: storage.Storage, clock: clocks.Clock) -> None:
     """Compact for ever; the caller runs it as a task."""
     before = store.replica.version
     while True:

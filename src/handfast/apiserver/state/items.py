@@ -32,14 +32,17 @@ _labels_of = msgspec.json.Decoder(_Labelled).decode
 class Item:
     """One object as stored: its served JSON, and what selectors ask of it, found when first asked."""
 
-    __slots__ = ("_fields", "_labels", "at", "body", "name", "namespace", "version")
+    __slots__ = ("_fields", "_labels", "at", "body", "complete_by", "name", "namespace", "version")
 
     def __init__(self, namespace: str, name: str, version: int, payload: bytes) -> None:
         self.namespace = namespace
         self.name = name
         self.version = version
         self.at = envelope.metadata_at(payload)
-        self.body = envelope.with_resource_version(payload, self.at, version)
+        # Version 0 is that of an object that is not in the store: it has none.
+        self.body = envelope.with_resource_version(payload, self.at, version) if version else payload
+        # The schema of which it has every default; see `verbs.encode`.
+        self.complete_by: object = None
         self._labels: dict[str, str] | None = None
         self._fields: tuple[Sequence[tuple[str, str]], dict[str, str]] | None = None
 

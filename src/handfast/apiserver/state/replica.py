@@ -42,7 +42,7 @@ class Replica:
         while True:
             page = await self._store.list_at("", revision=revision, after=after, limit=_PAGE)
             for entry in page.entries:
-                collection, namespace, name = self._place(entry.key)
+                collection, namespace, name = self._located(entry.key)
                 payload = self._envelopes.open(entry.key, entry.value)
                 collection.load(items.Item(namespace, name, entry.revision + offset, payload))
             if not page.more:
@@ -104,12 +104,12 @@ class Replica:
             found = self._collections[prefix] = collection_module.Collection(self.start)
         return found
 
-    def _place(self, key: str) -> tuple[collection_module.Collection, str, str]:
+    def _located(self, key: str) -> tuple[collection_module.Collection, str, str]:
         group, plural, rest = key.split("/", 2)
-        return self.collection(f"{group}/{plural}/"), *objects.place(rest)
+        return self.collection(f"{group}/{plural}/"), *objects.space_and_name(rest)
 
     def _apply(self, event: protocol.Event, offset: int) -> items.Change | None:
-        collection, namespace, name = self._place(event.key)
+        collection, namespace, name = self._located(event.key)
         version = event.revision + offset
         after = None
         if event.value is not None:

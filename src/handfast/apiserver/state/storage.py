@@ -16,7 +16,7 @@ from handfast.api import kinds, objects, status
 from handfast.api.codec import bounds
 from handfast.apiserver import flows
 from handfast.apiserver.state import envelope
-from handfast.apiserver.state import items as states
+from handfast.apiserver.state import items as items_module
 from handfast.apiserver.state import replica as replica_module
 from handfast.store import protocol
 
@@ -56,7 +56,7 @@ class _DeletionView(msgspec.Struct):
 _deletion_view = msgspec.json.Decoder(_DeletionView).decode
 
 
-def _is_step_of_deletion(metadata: Mapping[str, Any], size: int, old: states.Item) -> bool:
+def _is_step_of_deletion(metadata: Mapping[str, Any], size: int, old: items_module.Item) -> bool:
     """Whether a new state of an object that is being deleted is a step of its deletion, and no larger but for the mark."""
     before = _deletion_view(old.body).metadata
     if before.deletion_timestamp is None:
@@ -73,7 +73,7 @@ class Prepared(msgspec.Struct, frozen=True, gc=False):
     payload: bytes
     key: str
     value: bytes
-    old: states.Item | None
+    old: items_module.Item | None
     is_changed: bool = True
     # Also done on a full disk: what is being deleted gets its mark, or loses a finalizer.
     is_removing: bool = False
@@ -89,20 +89,20 @@ class Storage:
         # Why the last write could not be taken, until one is: what /readyz says.
         self.trouble: str | None = None
 
-    async def find(self, kind: kinds.Kind, namespace: str, name: str) -> states.Item | None:
+    async def find(self, kind: kinds.Kind, namespace: str, name: str) -> items_module.Item | None:
         """The current state: linearizable."""
         await self.replica.fresh()
         return self.replica.collection(kind.prefix).get(namespace, name)
 
-    async def create(self, kind: kinds.Kind, document: objects.Document) -> states.Item:
+    async def create(self, kind: kinds.Kind, document: objects.Document) -> items_module.Item:
         """Store a new object; Mismatch if the key is taken."""
         return await self.write(self.prepare(kind, document))
 
-    async def replace(self, kind: kinds.Kind, document: objects.Document, old: states.Item) -> states.Item:
+    async def replace(self, kind: kinds.Kind, document: objects.Document, old: items_module.Item) -> items_module.Item:
         """Store a new state of an object; the old item itself if nothing changed; Mismatch if it is not current."""
         return await self.write(self.prepare(kind, document, old))
 
-    def prepare(self, kind: kinds.Kind, document: objects.Document, old: states.Item | None = None) -> Prepared:
+    def prepare(self, kind: kinds.Kind, document: objects.Document, old: items_module.Item | None = None) -> Prepared:
         """A new object, or a new state of `old`, encoded and sealed; 413 if it is too large to be stored."""
         metadata = document["metadata"]
         namespace, name = metadata.get("namespace", "") if kind.namespaced else "", metadata["name"]
@@ -128,7 +128,7 @@ class Storage:
         )
         return Prepared(namespace, name, payload, key, value, old, is_removing=is_removing)
 
-    async def write(self, prepared: Prepared, charge: flows.Charge | None = None) -> states.Item:
+    async def write(self, prepared: Prepared, charge: flows.Charge | None = None) -> items_module.Item:
         """The object as it is stored now, paid for by `charge`; the old item itself if nothing changed.
 
         Mismatch if somebody was faster.
@@ -145,9 +145,11 @@ class Storage:
             removing = prepared.is_removing
             writing = self._store.update(prepared.key, prepared.value, expected=expected, removing=removing)
         revision = await self._write(writing)
-        return states.Item(prepared.namespace, prepared.name, revision + self._store.epoch_offset, prepared.payload)
+        return items_module.Item(
+            prepared.namespace, prepared.name, revision + self._store.epoch_offset, prepared.payload
+        )
 
-    async def delete(self, kind: kinds.Kind, old: states.Item) -> states.Item:
+    async def delete(self, kind: kinds.Kind, old: items_module.Item) -> items_module.Item:
         """Remove an object; its last state under the version of the removal."""
         key = kind.key(old.namespace, old.name)
         expected = old.version - self._store.epoch_offset
@@ -168,16 +170,16 @@ class Storage:
 
     async def page_at(
         self, kind: kinds.Kind, version: int, namespace: str, after: str, limit: int
-    ) -> tuple[list[states.Item], bool]:
+    ) -> tuple[list[items_module.Item], bool]:
         """Items as of an older resource version, from the store's history."""
         offset = self._store.epoch_offset
         prefix = f"{kind.prefix}{namespace}/" if namespace else kind.prefix
         page = await self._store.list_at(prefix, revision=version - offset, after=after, limit=limit)
         items = []
         for entry in page.entries:
-            space, name = objects.place(entry.key[len(kind.prefix) :])
+            space, name = objects.space_and_name(entry.key[len(kind.prefix) :])
             payload = self._envelopes.open(entry.key, entry.value)
-            items.append(states.Item(space, name, entry.revision + offset, payload))
+            items.append(items_module.Item(space, name, entry.revision + offset, payload))
         return items, page.more
 
     async def compact(self, version: int) -> None:

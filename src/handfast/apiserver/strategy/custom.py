@@ -16,14 +16,12 @@ from typing import Any
 import msgspec
 
 from handfast.api import conversion, kinds, objects, status
-from handfast.api.custom import definitions, structural, structural_values
+from handfast.api.custom import definitions, rule_values, structural, structural_values
 from handfast.api.schema import structs
 from handfast.apiserver import bodies, calls
-from handfast.apiserver.state import items as states
+from handfast.apiserver.state import items as items_module
 
 PREFIX = "/".join((*definitions.RESOURCE, ""))
-# A row that brings no schema keeps whatever it is sent.
-_FREE: structural.Schema = {"type": "object", structural.PRESERVE: True}
 
 
 class _Spec(msgspec.Struct):
@@ -44,7 +42,7 @@ class _Claiming(msgspec.Struct):
 _claiming = msgspec.json.Decoder(_Claiming).decode
 
 
-def claims(items: Iterable[states.Item]) -> Iterator[definitions.Claim]:
+def claims(items: Iterable[items_module.Item]) -> Iterator[definitions.Claim]:
     """The names that stored definitions hold."""
     for item in items:
         definition = _claiming(item.body)
@@ -73,13 +71,13 @@ def conform(call: calls.Call, kind: kinds.Kind, document: objects.Document) -> N
     if findings.type_error is not None:
         raise _undecodable(kind, findings.type_error)
     structs.settle_nulls(findings)
-    schema = kind.schema or _FREE
+    schema = kind.schema or structural.FREE
     unknown = structural.prune(schema, document)
     structural.fill(schema, document)
     mode = bodies.validation_mode(call.info)
     texts = [f'unknown field "{path}"' for path in unknown]
     if texts and mode == bodies.STRICT:
-        raise _undecodable(kind, "strict decoding error: " + ", ".join(texts))
+        raise _undecodable(kind, bodies.strict_error(texts))
     if mode == bodies.WARN:
         warn(call, texts)
 
@@ -93,22 +91,22 @@ def warn(call: calls.Call, texts: Iterable[str]) -> None:
     call.warnings = list(dict.fromkeys([*call.warnings, *texts]))
 
 
-def stored(kind: kinds.Kind, document: objects.Document, *, aged: bool) -> objects.Document:
+def stored(kind: kinds.Kind, document: objects.Document, *, written_before_start: bool) -> objects.Document:
     """A stored object as a write starts from it: in today's storage version, without what the schema no longer has.
 
-    `aged` says that it was written before this server started, perhaps by an older one, which kept unknown fields.
+    `written_before_start` says that it was written before this server started, perhaps by an older one, which kept unknown fields.
     What this one wrote has none, so that most writes are spared the search (12 µs for a Pod).
     """
     document = conversion.to_stored(kind, document)
     if not kind.message:
-        structural.prune(kind.schema or _FREE, document)
-    elif aged:
+        structural.prune(kind.schema or structural.FREE, document)
+    elif written_before_start:
         structs.drop_unknown(structs.check(kinds.stored_row(kind).message, document))
     return document
 
 
 def prepare_definition(
-    call: calls.Call, document: objects.Document, others: Iterable[states.Item], now_text: str
+    call: calls.Call, document: objects.Document, others: Iterable[items_module.Item], now_text: str
 ) -> None:
     """Fill in the status of a definition, and say what of it has no effect here."""
     definitions.prepare(document, claims(others), now_text)
@@ -117,22 +115,39 @@ def prepare_definition(
 
 
 def problems(kind: kinds.Kind, document: objects.Document, old: objects.Document | None = None) -> list[status.Cause]:
-    """What is wrong with a custom object or a definition; what was wrong already, and is unchanged, may stay."""
+    """What is wrong with a custom object or a definition; what was wrong already, and is unchanged, may stay.
+
+    An item of a list that has changed is a new one, unless the list is a map.
+    """
     check: Callable[[objects.Document], Iterable[status.Cause]]
     if kind.resource == definitions.RESOURCE:
         check = definitions.problems
     elif not kind.message:
 
         def check(value: objects.Document) -> Iterable[status.Cause]:
-            return structural_values.check(kind.schema or _FREE, value)
+            return structural_values.check(kind.schema or structural.FREE, value)
 
     else:
         return []
     causes = list(check(document))
     if causes and old is not None:
-        before = set(check(old))
+        before = set(
+            check(old if kind.message else structural.correlated(kind.schema or structural.FREE, document, old))
+        )
         causes = [cause for cause in causes if cause not in before]
+    if not kind.message and not causes:
+        causes = rule_values.check(kind.schema or structural.FREE, document, old)
     return causes
+
+
+def is_ready(kind: kinds.Kind) -> bool:
+    """Whether objects of a kind can be judged at once: see `rule_values.is_ready`."""
+    return bool(kind.message) or rule_values.is_ready(kind.schema or structural.FREE)
+
+
+def make_ready(kind: kinds.Kind) -> None:
+    """Have the rules of a custom kind compiled, before its first object is judged."""
+    rule_values.make_ready(kind.schema or structural.FREE)
 
 
 def version_required(kind: kinds.Kind, name: str) -> status.StatusError:

@@ -28,8 +28,8 @@ _SCHEDULED = "PodScheduled"
 _REPLICAS = ".spec.replicas"
 _CSR = ("certificates.k8s.io", "certificatesigningrequests")
 _VERDICTS = ("Approved", "Denied")
-# The doors through which the conditions of a certificate request change.
-_CONDITION_DOORS = frozenset({"approval", "status"})
+# The subresources by which the conditions of a certificate request change.
+_CONDITION_SUBRESOURCES = frozenset({"approval", "status"})
 
 Strategy = Callable[[kinds.Kind, objects.Document, objects.Document], objects.Document]
 
@@ -154,11 +154,7 @@ def _spec_changed(kind: kinds.Kind, document: objects.Document, old: objects.Doc
 
 def _status(kind: kinds.Kind, document: objects.Document, old: objects.Document) -> objects.Document:
     """A write to /status: everything but status and the user's metadata stays."""
-    merged = copy.copy(old)
-    merged["metadata"] = document["metadata"]
-    _keep_system_metadata(merged, old)
-    for field in ("ownerReferences", "finalizers"):
-        _copy_field(merged["metadata"], old["metadata"], field)
+    merged = _with_free_metadata(document, old)
     if "status" in document:
         merged["status"] = document["status"]
     else:
@@ -167,6 +163,16 @@ def _status(kind: kinds.Kind, document: objects.Document, old: objects.Document)
         _keep_verdicts(merged, old)
     if kind.resource == definitions.RESOURCE:
         definitions.keep_computed(merged, old)
+    return merged
+
+
+def _with_free_metadata(document: objects.Document, old: objects.Document) -> objects.Document:
+    """`old`, with the labels and annotations that a write to a part of it brings."""
+    merged = copy.copy(old)
+    merged["metadata"] = document["metadata"]
+    _keep_system_metadata(merged, old)
+    for field in ("ownerReferences", "finalizers"):
+        _copy_field(merged["metadata"], old["metadata"], field)
     return merged
 
 
@@ -183,8 +189,8 @@ def _keep_verdicts(document: objects.Document, old: objects.Document) -> None:
 
 
 def _approval(_: kinds.Kind, document: objects.Document, old: objects.Document) -> objects.Document:
-    """A write to /approval of a CSR: only the conditions change, the certificate is the signer's."""
-    merged = copy.copy(old)
+    """A write to /approval of a CSR: the conditions and the user's metadata change, the certificate is the signer's."""
+    merged = _with_free_metadata(document, old)
     new_status = dict(old.get("status") or {})
     conditions = (document.get("status") or {}).get("conditions")
     if conditions:
@@ -253,7 +259,7 @@ def strategy(subresource: str, now: datetime.datetime) -> Strategy:
     row = SUBRESOURCES.get(subresource)
     if row is None:
         raise status.StatusError("MethodNotAllowed", f'nothing can be written through the subresource "{subresource}"')
-    return _with_times(row, objects.timestamp(now)) if subresource in _CONDITION_DOORS else row
+    return _with_times(row, objects.timestamp(now)) if subresource in _CONDITION_SUBRESOURCES else row
 
 
 def _with_times(row: Strategy, now_text: str) -> Strategy:
@@ -320,15 +326,15 @@ def scale_of(kind: kinds.Kind, document: objects.Document) -> objects.Document:
 
 def _custom_scale(kind: kinds.Kind, document: objects.Document, metadata: dict[str, Any]) -> objects.Document:
     wanted, actual, labels = kind.scale_paths
+    status: dict[str, Any] = {"replicas": definitions.replicas(document, actual)}
+    if selector := definitions.selector(document, labels):
+        status["selector"] = selector
     return {
         "kind": "Scale",
         "apiVersion": "autoscaling/v1",
         "metadata": metadata,
         "spec": {"replicas": definitions.replicas(document, wanted)},
-        "status": {
-            "replicas": definitions.replicas(document, actual),
-            "selector": definitions.selector(document, labels),
-        },
+        "status": status,
     }
 
 

@@ -6,6 +6,8 @@ Each translates its small document into an ordinary write or delete of the objec
 
 from __future__ import annotations
 
+import dataclasses
+
 from handfast.api import kinds, objects, status
 from handfast.apiserver import bodies, calls
 from handfast.apiserver.access import standing as standing_module
@@ -13,7 +15,9 @@ from handfast.apiserver.admission import plugin, station
 from handfast.apiserver.state import items
 from handfast.apiserver.strategy import strategies
 from handfast.apiserver.verbs import deletes, reads, token_requests, writes
-from handfast.runtime import clock as clock_module
+from handfast.apiserver.verbs import evictions as evictions_module
+from handfast.rules import disruption
+from handfast.runtime import clock as clocks
 
 
 class Actions:
@@ -27,8 +31,10 @@ class Actions:
         admitter: station.Admitter,
         tokens: token_requests.TokenRequests,
         standing: standing_module.Standing,
-        clock: clock_module.Clock,
+        evictions: evictions_module.Evictions,
+        clock: clocks.Clock,
     ) -> None:
+        self._evictions = evictions
         self._reader = reader
         self._writer = writer
         self._deleter = deleter
@@ -73,11 +79,21 @@ class Actions:
         await self._writer.change(call, kind, bound)
 
     async def evict(self, call: calls.Call, kind: kinds.Kind, body: bytes) -> items.Item:
-        """Delete a Pod on request of an eviction; there are no disruption budgets to ask."""
+        """Delete a Pod on request of an eviction, if its disruption budget allows that."""
         eviction = bodies.document(body, call.header("Content-Type"), "Eviction", "policy/v1", "policy.v1.Eviction")
         await self._admit(call, kind, eviction)
         wanted = deletes.options_from(eviction.get("deleteOptions") or {}, call)
-        item, _ = await self._deleter.delete(call, kind, call.info.namespace, call.info.name, wanted)
+        pod = await self._reader.get(kind, call.info)
+        budget = await self._evictions.take(call, pod.document(), dry_run=wanted.dry_run)
+        if not budget or wanted.version:
+            item, _ = await self._deleter.delete(call, kind, call.info.namespace, call.info.name, wanted)
+            return item
+        # It was not ready, and must not have become so.
+        unchanged = dataclasses.replace(wanted, version=str(pod.version))
+        try:
+            item, _ = await self._deleter.delete(call, kind, call.info.namespace, call.info.name, unchanged)
+        except status.StatusError as error:
+            raise disruption.too_early(budget) if error.reason == "Conflict" else error from None
         return item
 
     async def token(self, call: calls.Call, kind: kinds.Kind, body: bytes) -> objects.Document:

@@ -29,7 +29,7 @@ from handfast.apiserver import discovery
 from handfast.apiserver.state import items, storage
 from handfast.apiserver.strategy import custom
 from handfast.apiserver.verbs import deletes
-from handfast.runtime import clock as clock_module
+from handfast.runtime import clock as clocks
 from handfast.store import protocol
 
 _log = structlog.get_logger("handfast.customs")
@@ -45,7 +45,7 @@ class Customs:
         table: kinds.Table,
         store: storage.Storage,
         discovered: discovery.Discovery,
-        clock: clock_module.Clock,
+        clock: clocks.Clock,
     ) -> None:
         self.table = table
         self._storage = store
@@ -108,7 +108,7 @@ class Customs:
             else:
                 stale |= self._take(name, item.document())
         if stale:
-            self._discovery.refresh(*stale)
+            self._discovery.refresh()
         self._work.set()
 
     def _take(self, name: str, document: objects.Document) -> set[tuple[str, str]]:

@@ -22,10 +22,10 @@ from handfast.api.codec import decode
 from handfast.apiserver import bodies, calls, turns
 from handfast.apiserver.access import standing as standing_module
 from handfast.apiserver.admission import plugin, station
-from handfast.apiserver.state import items as states
+from handfast.apiserver.state import items as items_module
 from handfast.apiserver.state import storage
 from handfast.apiserver.verbs import writes
-from handfast.runtime import clock as clock_module
+from handfast.runtime import clock as clocks
 from handfast.store import protocol
 
 _TRIES = 8
@@ -106,7 +106,7 @@ class Deleter:
     def __init__(
         self,
         store: storage.Storage,
-        clock: clock_module.Clock,
+        clock: clocks.Clock,
         admitter: station.Admitter,
         standing: standing_module.Standing,
     ) -> None:
@@ -117,7 +117,7 @@ class Deleter:
 
     async def delete(
         self, call: calls.Call, kind: kinds.Kind, namespace: str, name: str, wanted: DeleteOptions
-    ) -> tuple[states.Item, bool]:
+    ) -> tuple[items_module.Item, bool]:
         """The object's last state; the second value tells that it is really gone."""
         for _ in range(_TRIES):
             item = await self._storage.find(kind, namespace, name)
@@ -137,7 +137,7 @@ class Deleter:
                 if prepared is None:
                     return (item if wanted.dry_run else await self._storage.delete(kind, item)), True
                 if wanted.dry_run:
-                    return states.Item(namespace, name, item.version, prepared.payload), False
+                    return items_module.Item(namespace, name, item.version, prepared.payload), False
                 return await self._storage.write(prepared, call.charge), False
             except protocol.Mismatch:
                 continue
@@ -182,7 +182,7 @@ class Deleter:
         return document
 
     async def delete_collection(
-        self, call: calls.Call, kind: kinds.Kind, items: list[states.Item], wanted: DeleteOptions
+        self, call: calls.Call, kind: kinds.Kind, items: list[items_module.Item], wanted: DeleteOptions
     ) -> None:
         """Delete each of `items`; one that is gone already is no error."""
         turn = turns.Turns()

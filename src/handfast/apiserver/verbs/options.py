@@ -59,7 +59,8 @@ class Continue(msgspec.Struct, frozen=True):
     def parse(cls, text: str) -> Continue:
         try:
             continues = msgspec.json.decode(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)), type=cls)
-        except (ValueError, msgspec.DecodeError):
+        # The nesting of hostile JSON ends in a RecursionError.
+        except (ValueError, msgspec.DecodeError, RecursionError):
             raise status.bad_request("continue key is not valid: it does not decode") from None
         if (
             continues.v != "meta.k8s.io/v1"

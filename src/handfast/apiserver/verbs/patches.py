@@ -16,25 +16,29 @@ from typing import Any
 import msgspec
 
 from handfast.api import conversion, kinds, objects, status
-from handfast.api.codec import decode
+from handfast.api.codec import counting, decode, nesting
 from handfast.api.custom import definitions
 from handfast.api.merging import apply, patch, strategic
 from handfast.apiserver import bodies, calls
 from handfast.apiserver.state import items
 from handfast.apiserver.strategy import strategies
 from handfast.apiserver.verbs import write_steps, writes
-from handfast.runtime import clock as clock_module
+from handfast.runtime import clock as clocks
 
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
 _SCALE = "autoscaling.v1.Scale"
+# What an operation of a JSON patch may have (RFC 6902, section 4).
+_STEP_FIELDS = frozenset({"op", "path", "from", "value"})
+# A refusal should not outgrow the request.
+_MAX_TEXTS = 100
 
 
 class Patcher:
     """Carries out patches through the ordinary writer."""
 
-    def __init__(self, writer: writes.Writer, clock: clock_module.Clock) -> None:
+    def __init__(self, writer: writes.Writer, clock: clocks.Clock) -> None:
         self._writer = writer
         self._clock = clock
 
@@ -43,6 +47,9 @@ class Patcher:
         media = decode.media_type(call.header("Content-Type"))
         if media == decode.APPLY:
             return await self._apply(call, kind, body)
+        if "force" in call.info.query:
+            text = "Forbidden: may not be specified for non-apply patch"
+            write_steps.refuse_option(call, status.Cause("FieldValueForbidden", text, "force"))
         change = _change(media, kind, body)
         checked = await call.work(self._checked, call, kind, change, body)
         return await self._writer.change(call, kind, checked), False
@@ -51,7 +58,7 @@ class Patcher:
         self, call: calls.Call, kind: kinds.Kind, change: Callable[[objects.Document], objects.Document], body: bytes
     ) -> Callable[[objects.Document], objects.Document]:
         mode = bodies.validation_mode(call.info)
-        repeated = [] if mode == bodies.IGNORE else decode.duplicate_fields(body, decode.JSON, _parse(body))
+        repeated = [] if mode == bodies.IGNORE else odd_parts(decode.media_type(call.header("Content-Type")), body)
 
         def patched(document: objects.Document) -> objects.Document:
             served = conversion.to_served(kind, document)
@@ -61,7 +68,7 @@ class Patcher:
                 return strategies.set_scale(wanted, document)
             result = change(served)
             _require_same_object(kind, result, document)
-            call.warnings = bodies.check_fields(result, kind.message, mode, repeated)
+            call.warnings = bodies.check_patched(result, kind, mode, repeated)
             return conversion.to_stored(kind, result)
 
         return patched
@@ -70,11 +77,11 @@ class Patcher:
         manager = write_steps.field_manager(call)
         if not call.info.query.get("fieldManager"):
             cause = status.Cause("FieldValueRequired", "Required value: is required for apply patch", "fieldManager")
-            raise status.invalid("PatchOptions", "meta.k8s.io", "", [cause])
+            write_steps.refuse_option(call, cause)
         if call.info.subresource == "scale":
             return await self._apply_scale(call, kind, body, manager), False
         mode = bodies.validation_mode(call.info)
-        applied, call.warnings = await call.work(bodies.for_kind, body, decode.YAML, kind, mode)
+        applied, call.warnings = await call.work(bodies.for_apply, body, kind, mode)
         applied["metadata"].setdefault("name", call.info.name)
         _require_place(applied["metadata"], call.info.name, call.info.space(kind))
 
@@ -129,6 +136,7 @@ class Patcher:
             api_version=kind.api_version,
             now_text=objects.timestamp(self._clock.now()),
             subresource=call.info.subresource,
+            ignored=write_steps.ignored_fields(kind, call.info.subresource, {*applied, *(live or ())}),
         )
         return document
 
@@ -166,6 +174,24 @@ def _change(media: str, kind: kinds.Kind, body: bytes) -> Callable[[objects.Docu
         "UnsupportedMediaType",
         "the body of the request was in an unknown format - accepted media types include: " + ", ".join(offered),
     )
+
+
+def odd_parts(media: str, body: bytes) -> list[str]:
+    """What is odd in a patch itself: keys that are given twice, and in a JSON patch those that no operation has."""
+    decoded = _parse(body)
+    # Looking for repeated keys recurses.
+    if not counting.at_most(body, (b"{", b"["), nesting.MAX_DEPTH):
+        patch.check_depth(decoded)
+    texts = [f'duplicate field "{path}"' for path in decode.duplicate_fields(body, decode.JSON, decoded)]
+    if media != JSON_PATCH:
+        return texts
+    unknown = [
+        f'unknown field "[{index}].{key}"'
+        for index, step in enumerate(decoded if isinstance(decoded, list) else ())
+        for key in (step if isinstance(step, dict) else ())
+        if key not in _STEP_FIELDS
+    ]
+    return [f"json patch {text}" for text in (*texts, *unknown[:_MAX_TEXTS])]
 
 
 def _parse(body: bytes) -> Any:

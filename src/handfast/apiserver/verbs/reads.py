@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -26,10 +26,10 @@ from aiohttp import web
 from handfast import errors
 from handfast.api import kinds, objects, status
 from handfast.apiserver import request, turns
-from handfast.apiserver.state import items as states
+from handfast.apiserver.state import items as items_module
 from handfast.apiserver.state import storage
 from handfast.apiserver.verbs import encode, options, watch
-from handfast.runtime import clock as clock_module
+from handfast.runtime import clock as clocks
 from handfast.serving import answers, sending
 from handfast.serving import connection as connection_module
 from handfast.store import protocol
@@ -43,20 +43,20 @@ _PAST_AT_ONCE = 20
 class Page:
     """What a list answers with: the items in order, the list's own metadata."""
 
-    items: Iterable[states.Item]
+    items: Iterable[items_module.Item]
     metadata: dict[str, Any]
 
 
 class Reader:
     """Answers reads."""
 
-    def __init__(self, store: storage.Storage, clock: clock_module.Clock, write_seconds: float = 30.0) -> None:
+    def __init__(self, store: storage.Storage, clock: clocks.Clock, write_seconds: float = 30.0) -> None:
         self._write_seconds = write_seconds
         self._storage = store
         self._replica = store.replica
         self._clock = clock
 
-    async def get(self, kind: kinds.Kind, info: request.RequestInfo) -> states.Item:
+    async def get(self, kind: kinds.Kind, info: request.RequestInfo) -> items_module.Item:
         if info.query:
             await self._wait(options.resource_version(info))
         else:
@@ -97,7 +97,7 @@ class Reader:
     ) -> Page:
         await self._replica.fresh()
         collection = self._replica.collection(kind.prefix)
-        last = objects.place(token.start)
+        last = objects.space_and_name(token.start)
         if token.rv == options.INCONSISTENT or collection.changed <= token.rv <= self._replica.version:
             return await self._memory(kind, namespace, list_options, last, version=max(token.rv, 0))
         try:
@@ -125,7 +125,7 @@ class Reader:
         collection = self._replica.collection(kind.prefix)
         version = version or self._replica.version
         if not list_options.limit:
-            items: list[states.Item] = (
+            items: list[items_module.Item] = (
                 collection.snapshot(namespace) if after is None else list(collection.iterate(namespace, after))
             )
             if not list_options.selection.everything:
@@ -142,18 +142,20 @@ class Reader:
                 metadata["remainingItemCount"] = total - collection.count_upto(namespace, last)
         return Page(items, metadata)
 
-    async def _first(self, items: Iterator[states.Item], list_options: options.ListOptions) -> list[states.Item]:
+    async def _first(
+        self, items: Iterator[items_module.Item], list_options: options.ListOptions
+    ) -> list[items_module.Item]:
         """One more than the limit of those that match."""
         if list_options.selection.everything:
             return list(itertools.islice(items, list_options.limit + 1))
         return await self._matching(list(items), list_options.selection, list_options.limit + 1)
 
     async def _matching(
-        self, items: Sequence[states.Item], wanted: options.Selection, most: int = sys.maxsize
-    ) -> list[states.Item]:
+        self, items: Sequence[items_module.Item], wanted: options.Selection, most: int = sys.maxsize
+    ) -> list[items_module.Item]:
         """Those that match, at most so many; `items` is a stable copy, since others get their turns meanwhile."""
         turn = turns.Turns(wanted.terms)
-        matching: list[states.Item] = []
+        matching: list[items_module.Item] = []
         for item in items:
             if wanted.matches(item):
                 matching.append(item)
@@ -172,7 +174,7 @@ class Reader:
         start: str,
         connection: connection_module.Connection,
     ) -> Page:
-        items: list[states.Item] = []
+        items: list[items_module.Item] = []
         kept = 0
         connection.admit()
         after = kind.prefix + start if start else ""
@@ -201,7 +203,7 @@ class Reader:
             self._add_continue(metadata, kind, items[-1], version)
         return Page(items, metadata)
 
-    def _add_continue(self, metadata: dict[str, Any], kind: kinds.Kind, last: states.Item, version: int) -> None:
+    def _add_continue(self, metadata: dict[str, Any], kind: kinds.Kind, last: items_module.Item, version: int) -> None:
         metadata["continue"] = options.Continue(version, kind.key(last.namespace, last.name)[len(kind.prefix) :]).text()
 
     async def send(
@@ -212,10 +214,10 @@ class Reader:
         async for part, last in self._parts(page, shape):
             if response is None:
                 if last:
-                    return answers.Answer(part)
+                    return answers.Answer(part, headers=shape.headers)
                 if refusable:
                     cast("connection_module.Connection", http.protocol).admit()
-                response = await _begin(http)
+                response = await _begin(http, shape.headers)
                 if http.method == "HEAD":
                     return response
             await sending.send(http, response, part, self._write_seconds)
@@ -247,8 +249,8 @@ class Reader:
         yield b"".join(gathered), True
 
 
-async def _begin(http: web.BaseRequest) -> web.StreamResponse:
-    response = web.StreamResponse(headers=answers.JSON)
+async def _begin(http: web.BaseRequest, headers: Mapping[str, str]) -> web.StreamResponse:
+    response = web.StreamResponse(headers=headers)
     if http.version >= aiohttp.HttpVersion11:
         response.enable_chunked_encoding()
     await response.prepare(http)

@@ -20,7 +20,7 @@ from handfast.apiserver.state import replica as replica_module
 from handfast.pki import jwt
 from handfast.rules.tokens import claims
 from handfast.rules.tokens import requests as rules
-from handfast.runtime import clock as clock_module
+from handfast.runtime import clock as clocks
 
 _encode = msgspec.json.Encoder().encode
 
@@ -39,7 +39,7 @@ class TokenRequests:
         issuer: str,
         api_audiences: Sequence[str],
         replica: replica_module.Replica,
-        clock: clock_module.Clock,
+        clock: clocks.Clock,
         issued: Callable[[str, claims.Bound], None],
         max_expiration: int = 0,
         new_id: Callable[[], str] = uids.new,

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime
+import functools
 import random
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
@@ -29,10 +30,10 @@ from handfast.api import kinds, status
 from handfast.apiserver import identity, turns
 from handfast.apiserver.access import bonds
 from handfast.apiserver.state import collection as collection_module
-from handfast.apiserver.state import items as states
+from handfast.apiserver.state import items as items_module
 from handfast.apiserver.state import replica as replica_module
 from handfast.apiserver.verbs import encode, options
-from handfast.runtime import clock as clock_module
+from handfast.runtime import clock as clocks
 from handfast.runtime import tasks
 from handfast.serving import connection as connection_module
 from handfast.serving import sending
@@ -65,7 +66,7 @@ class Watcher:
         count_unread: Callable[[int], None],
         shape: encode.Shape,
         namespace: str,
-        wanted: options.Selection,
+        selection: options.Selection,
         bookmark: bytes,
         buffer_cap: int,
         touched: list[Watcher],
@@ -77,9 +78,9 @@ class Watcher:
         self._transport = transport
         # Called before something is written: what is not read counts for its user.
         self._count_unread = count_unread
-        self._shape = shape
+        self.shape = shape
         self.namespace = namespace
-        self.wanted = wanted
+        self.selection = selection
         # How a bookmark begins: apiVersion and kind of what is watched.
         self.bookmark = bookmark
         self._cap = buffer_cap
@@ -88,35 +89,48 @@ class Watcher:
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.dropped = False
 
-    def event(self, change: states.Change) -> bytes | None:
+    def event(self, change: items_module.Change) -> bytes | None:
         """The chunk this watcher gets for a change, None if it does not see it."""
         before, after = change.before, change.after
         if self.namespace and (after or change.before).namespace != self.namespace:  # type: ignore[union-attr]
             return None
-        if self.wanted.everything:
+        if self.selection.everything:
             seen, sees = before is not None, after is not None
         else:
-            seen = before is not None and self.wanted.matches(before)
-            sees = after is not None and self.wanted.matches(after)
+            seen = before is not None and self.selection.matches(before)
+            sees = after is not None and self.selection.matches(after)
         if sees:
-            return self._encoded(change, b"MODIFIED" if seen else b"ADDED", cast("states.Item", after))
+            return self._encoded(change, b"MODIFIED" if seen else b"ADDED", cast("items_module.Item", after))
         return self._encoded(change, b"DELETED", change.gone()) if seen else None
 
-    def _encoded(self, change: states.Change, kind: bytes, item: states.Item) -> bytes:
-        key = (self._shape.key, kind, self._first)
+    def _encoded(self, change: items_module.Change, kind: bytes, item: items_module.Item) -> bytes:
+        key = (self.shape.key, kind, self._first)
         frame = change.frames.get(key)
         if frame is None:
-            frame = chunk(_frame(kind, self._shape.whole(item, first=self._first)))
+            frame = chunk(_frame(kind, self.shape.whole(item, first=self._first)))
             change.frames[key] = frame
         self._first = False
         return frame
 
-    def initial(self, item: states.Item) -> bytes:
-        frame = _frame(b"ADDED", self._shape.whole(item, first=self._first))
+    def initial(self, item: items_module.Item) -> bytes:
+        frame = _frame(b"ADDED", self.shape.whole(item, first=self._first))
         self._first = False
         return frame
 
-    def offer(self, change: states.Change) -> None:
+    def bookmarked(self, metadata: dict[str, Any]) -> bytes:
+        """The object of a bookmark."""
+        if not isinstance(self.shape, encode.Tabular):
+            return b'{%s,"metadata":%s}' % (self.bookmark, _encode(metadata))
+        row = self.shape.bookmark(metadata, first=self._first)
+        self._first = False
+        return row
+
+    def offer_later(self, version: int, change: items_module.Change) -> None:
+        """What comes after a version that is yet to come."""
+        if change.version > version:
+            self.offer(change)
+
+    def offer(self, change: items_module.Change) -> None:
         try:
             frame = self.event(change)
         except Exception as error:  # noqa: BLE001  one watcher's trouble must not stop the copy that all read from
@@ -169,7 +183,7 @@ class Hub:
     """All watches of this server."""
 
     def __init__(
-        self, replica: replica_module.Replica, clock: clock_module.Clock, buffer_cap: int, write_seconds: float = 30.0
+        self, replica: replica_module.Replica, clock: clocks.Clock, buffer_cap: int, write_seconds: float = 30.0
     ) -> None:
         self._replica = replica
         self._clock = clock
@@ -231,8 +245,12 @@ class Hub:
         shape: encode.Shape,
         list_options: options.ListOptions,
         users: tuple[identity.User, ...] = (identity.ANONYMOUS,),
+        on_started: Callable[[], None] = lambda: None,
     ) -> web.StreamResponse:
-        """Answer a watch request of `users` until it ends, at the latest when the first one's credential does."""
+        """Answer a watch request of `users` until it ends, at the latest when the first one's credential does.
+
+        `on_started` is called when the answer has begun: until then the request can still be refused.
+        """
         connection = cast("connection_module.Connection", http.protocol)
         transport = connection.transport
         if transport is None:
@@ -265,6 +283,7 @@ class Hub:
             if _sends_state(list_options):
                 connection.admit()
             await response.prepare(http)
+            on_started()
             try:
                 await self._begin(http, response, watcher, collection, list_options)
             except status.StatusError as error:
@@ -288,10 +307,13 @@ class Hub:
             del self._bound[bond]
 
     async def _wait_for(self, list_options: options.ListOptions) -> None:
-        """Reach the version the watch starts from: the newest by default, a named one within a few seconds."""
+        """Reach the version whose state the watch begins with: the newest by default, a named one within a few seconds.
+
+        A watch that begins with no state waits for the changes after its version, however far ahead that is.
+        """
         if list_options.version is None or list_options.initial_events:
             await self._replica.fresh()
-        if list_options.version and list_options.version > self._replica.version:
+        if list_options.initial_events and list_options.version and list_options.version > self._replica.version:
             await reach(self._replica, list_options.version, self._clock)
 
     async def _begin(
@@ -316,7 +338,7 @@ class Hub:
             if version < collection.window:
                 raise status.expired(f"too old resource version: {version} ({collection.window})")
             changes = collection.since(version)
-            behind = _first_turn(changes, watcher.wanted.terms)
+            behind = _first_turn(changes, watcher.selection.terms)
             if len(behind) == len(changes):
                 break
             for change in behind:
@@ -331,7 +353,9 @@ class Hub:
         watcher.flush()
         if send_state and list_options.initial_events:
             watcher.write(self._bookmark(watcher, initial_end=True))
-        collection.listen(watcher, watcher.offer, _index(watcher.namespace, watcher.wanted))
+        is_ahead = version > self._replica.version
+        offer = functools.partial(watcher.offer_later, version) if is_ahead else watcher.offer
+        collection.listen(watcher, offer, _index(watcher.namespace, watcher.selection))
         if list_options.bookmarks:
             self._bookmarked.add(watcher)
 
@@ -383,7 +407,7 @@ class Hub:
         metadata: dict[str, Any] = {"resourceVersion": str(self._replica.version)}
         if initial_end:
             metadata["annotations"] = {"k8s.io/initial-events-end": "true"}
-        return chunk(_frame(b"BOOKMARK", b'{%s,"metadata":%s}' % (watcher.bookmark, _encode(metadata))))
+        return chunk(_frame(b"BOOKMARK", watcher.bookmarked(metadata)))
 
 
 def _sends_state(list_options: options.ListOptions) -> bool:
@@ -391,12 +415,12 @@ def _sends_state(list_options: options.ListOptions) -> bool:
     return list_options.initial_events if list_options.initial_events is not None else not list_options.version
 
 
-def _index(namespace: str, wanted: options.Selection) -> collection_module.Index | None:
+def _index(namespace: str, selection: options.Selection) -> collection_module.Index | None:
     """The most telling field that must have one value, if there is any."""
-    for field in sorted(wanted.fields.fields, key=lambda name: name != "metadata.name"):
-        value = wanted.fields.requires_exact(field)
+    for field in sorted(selection.fields.fields, key=lambda name: name != "metadata.name"):
+        value = selection.fields.requires_exact(field)
         if value is not None:
-            return collection_module.Index(field, value, wanted.paths if field not in _ALWAYS else ())
+            return collection_module.Index(field, value, selection.paths if field not in _ALWAYS else ())
     return collection_module.Index("metadata.namespace", namespace) if namespace else None
 
 
@@ -406,12 +430,10 @@ _ALWAYS = frozenset({"metadata.name", "metadata.namespace"})
 def _bookmark_kind(kind: kinds.Kind, shape: encode.Shape) -> bytes:
     if isinstance(shape, encode.Partial):
         return b'"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1"'
-    if isinstance(shape, encode.Tabular):
-        return b'"kind":"Table","apiVersion":"meta.k8s.io/v1","columnDefinitions":null,"rows":[]'
     return b'"kind":"%s","apiVersion":"%s"' % (kind.kind.encode(), kind.api_version.encode())
 
 
-def _first_turn(changes: Sequence[states.Change], terms: int) -> Sequence[states.Change]:
+def _first_turn(changes: Sequence[items_module.Change], terms: int) -> Sequence[items_module.Change]:
     """So many of the changes as may be told before others get their turn."""
     turn = turns.Turns(terms)
     for count, change in enumerate(changes, 1):
@@ -421,13 +443,13 @@ def _first_turn(changes: Sequence[states.Change], terms: int) -> Sequence[states
     return changes
 
 
-def _parts(watcher: Watcher, items: list[states.Item]) -> Iterator[bytes]:
+def _parts(watcher: Watcher, items: list[items_module.Item]) -> Iterator[bytes]:
     """ADDED events of the current state, gathered into writes of moderate size; an empty one lets others have a turn."""
     gathered: list[bytes] = []
     size = 0
-    turn = turns.Turns(watcher.wanted.terms)
+    turn = turns.Turns(watcher.selection.terms)
     for item in items:
-        if watcher.wanted.everything or watcher.wanted.matches(item):
+        if watcher.selection.everything or watcher.selection.matches(item):
             gathered.append(watcher.initial(item))
             size += len(gathered[-1])
         if size >= _CHUNK:
@@ -439,7 +461,7 @@ def _parts(watcher: Watcher, items: list[states.Item]) -> Iterator[bytes]:
         yield b"".join(gathered)
 
 
-async def reach(replica: replica_module.Replica, version: int, clock: clock_module.Clock) -> None:
+async def reach(replica: replica_module.Replica, version: int, clock: clocks.Clock) -> None:
     """Wait a little for a version from the future (another server may have written it), then refuse."""
     if not await tasks.within(replica.reached(version), clock, FUTURE_SECONDS):
         raise status.too_large_resource_version(version, replica.version)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `writes` does to a document: complete it, judge whether it is valid, and record who owns which field.
+"""What `writes` does to a document: complete it, record who owns which field, and judge whether it is valid.
 
 The functions stand in the order of the path of a write, which is the list in `writes`. Each costs in proportion to the
 document, and touches nothing but the call and the documents that it gets: where they are heavy, `writes` has it done
@@ -11,18 +11,33 @@ from __future__ import annotations
 import copy
 import datetime
 import itertools
+from collections.abc import Iterable
 from typing import Any, NoReturn
 
 from handfast.api import conversion, kinds, objects, status
 from handfast.api.codec import bounds, decode
 from handfast.api.defaulting import defaults
-from handfast.api.merging import apply
+from handfast.api.merging import differences, managed_fields, updates
 from handfast.api.validation import validation
 from handfast.apiserver import calls
 from handfast.apiserver.state import items
 from handfast.apiserver.strategy import custom, strategies
 
-_MANAGER_BYTES = 128
+_OPTIONS = {"create": "CreateOptions", "update": "UpdateOptions"}
+# Written over and over, by machines that never apply: their owners are recorded from the first apply on. See decision 63.
+_UNRECORDED = frozenset({("coordination.k8s.io", "leases"), ("", "events"), ("events.k8s.io", "events")})
+_WHOLE: frozenset[str] = frozenset()
+_STATUS_DOORS = frozenset({"status", "approval"})
+# A write to /status changes these of an object, and of its metadata all but the second.
+_OF_STATUS = frozenset({"apiVersion", "kind", "metadata", "status"})
+_NOT_OF_STATUS = frozenset({"ownerReferences", "finalizers"})
+# What the server says of who asks for a certificate, in the words of the request.
+_STAMPED = {("certificates.k8s.io", "certificatesigningrequests"): frozenset({"username", "uid", "groups", "extra"})}
+
+
+def started_from(kind: kinds.Kind, item: items.Item, written_before_start: bool) -> objects.Document:
+    """A stored object as a write starts from it: a document of one's own. `strategy.custom.stored` says what the flag is for."""
+    return custom.stored(kind, item.document(), written_before_start=written_before_start)
 
 
 def completed(
@@ -30,15 +45,12 @@ def completed(
 ) -> objects.Document:
     """A new document as it is stored: in the shape of its schema, with what the server fills in, and defaults."""
     custom.conform(call, kind, document)
+    sent = document["metadata"].pop("managedFields", None)
     strategies.prepare_create(kind, document, namespace, call.user, now, call.own_source)
     document = conversion.to_stored(kind, document)
     defaults.apply(kinds.stored_row(kind), document)
+    _set_record(document, sent if _is_apply(call) else _created(call, kind, document, sent, now))
     return document
-
-
-def started_from(kind: kinds.Kind, item: items.Item, aged: bool) -> objects.Document:
-    """A stored object as a write starts from it: a document of one's own. `aged`: see `strategy.custom.stored`."""
-    return custom.stored(kind, item.document(), aged=aged)
 
 
 def replaced(
@@ -48,9 +60,14 @@ def replaced(
     if call.info.subresource == "scale":
         wanted = custom.place_replicas(kind, wanted, old)
     custom.conform(call, kind, wanted)
+    sent = wanted["metadata"].get("managedFields")
     document = strategies.strategy(call.info.subresource, now)(kind, wanted, old)
-    document["metadata"].pop("resourceVersion", None)
+    # One's own: some strategies share it with `old`.
+    document["metadata"] = {key: value for key, value in document["metadata"].items() if key != "resourceVersion"}
     defaults.apply(kinds.stored_row(kind), document)
+    if call.info.subresource not in strategies.SERVER_MADE:
+        _set_record(document, sent if _is_apply(call) else _updated(call, kind, document, sent, old, now))
+        _keep_times(document, old)
     return document
 
 
@@ -66,25 +83,71 @@ def completed_again(
     if old is None:
         strategies.settle_create(kind, document, call.user, call.own_source)
     else:
+        record = document["metadata"].get("managedFields")
         settled = strategies.strategy(call.info.subresource, now)(kind, copy.deepcopy(document), old)
-        settled["metadata"].pop("resourceVersion", None)
+        settled["metadata"] = {key: value for key, value in settled["metadata"].items() if key != "resourceVersion"}
+        _set_record(settled, record)
         document.clear()
         document.update(settled)
     defaults.apply(kinds.stored_row(kind), document)
 
 
-def record_changed_create(
-    call: calls.Call, kind: kinds.Kind, document: objects.Document, sent: objects.Document, now: datetime.datetime
-) -> None:
-    """Who owns what of a new object that admission changed: its sender what was sent."""
-    if document != sent and not document["metadata"].get("managedFields"):
-        document["metadata"]["managedFields"] = apply.record_create(
-            sent,
-            manager=field_manager(call),
-            types=kind.message or kind.schema,
-            api_version=kind.api_version,
-            now_text=objects.timestamp(now),
-        )
+def _created(
+    call: calls.Call, kind: kinds.Kind, document: objects.Document, sent: Any, now: datetime.datetime
+) -> list[objects.Document]:
+    """Who owns what of a new object."""
+    manager = field_manager(call)
+    if kind.resource in _UNRECORDED:
+        return managed_fields.write_entries(managed_fields.read_rows(sent))
+    return updates.created(
+        document,
+        sent,
+        manager=manager,
+        types=kind.message or kind.schema,
+        api_version=kind.api_version,
+        now_text=objects.timestamp(now),
+        ignored=ignored_fields(kind, ""),
+    )
+
+
+def _updated(
+    call: calls.Call,
+    kind: kinds.Kind,
+    document: objects.Document,
+    sent: Any,
+    old: objects.Document,
+    now: datetime.datetime,
+) -> list[objects.Document]:
+    """Who owns what from now on, where that is kept of the object."""
+    return updates.updated(
+        old,
+        document,
+        sent,
+        manager=field_manager(call),
+        types=kind.message or kind.schema,
+        api_version=kind.api_version,
+        now_text=objects.timestamp(now),
+        subresource=call.info.subresource,
+    )
+
+
+def _set_record(document: objects.Document, managed: list[objects.Document] | None) -> None:
+    if managed:
+        document["metadata"]["managedFields"] = managed
+    else:
+        document["metadata"].pop("managedFields", None)
+
+
+def ignored_fields(kind: kinds.Kind, subresource: str, names: Iterable[str] = ()) -> differences.Ignored:
+    """Which of the fields `names` nobody gets by a write through `subresource`: it leaves them alone, or the server sets them."""
+    if subresource in _STATUS_DOORS:
+        return {**dict.fromkeys(set(names) - _OF_STATUS, _WHOLE), "metadata": _NOT_OF_STATUS}
+    ignored: dict[str, frozenset[str]] = {}
+    if not subresource and kind.subresource("status") is not None:
+        ignored["status"] = _WHOLE
+    if kind.resource in _STAMPED:
+        ignored["spec"] = _STAMPED[kind.resource]
+    return ignored
 
 
 def require_valid(kind: kinds.Kind, document: objects.Document, old: objects.Document | None = None) -> None:
@@ -118,33 +181,6 @@ def _require_no_new_finalizers(kind: kinds.Kind, document: objects.Document, old
         _require(kind, document, [cause])
 
 
-def record_update(
-    call: calls.Call,
-    kind: kinds.Kind,
-    document: objects.Document,
-    sent: objects.Document,
-    old: objects.Document,
-    now: datetime.datetime,
-) -> None:
-    """Who owns what from now on, where that is kept of the object."""
-    # An apply has written the record itself.
-    if "managedFields" in old["metadata"] and not _is_apply(call):
-        managed = apply.track_update(
-            old,
-            sent,
-            manager=field_manager(call),
-            types=kind.message or kind.schema,
-            api_version=kind.api_version,
-            now_text=objects.timestamp(now),
-            subresource=call.info.subresource,
-        )
-        if managed:
-            document["metadata"]["managedFields"] = managed
-        else:
-            document["metadata"].pop("managedFields", None)
-    _keep_times(document, old)
-
-
 def _keep_times(document: objects.Document, old: objects.Document) -> None:
     """A write that changes nothing but the times in the record of owners is no change: the old times stay."""
     written, before = (each["metadata"].get("managedFields") for each in (document, old))
@@ -169,14 +205,21 @@ def _is_apply(call: calls.Call) -> bool:
 def field_manager(call: calls.Call) -> str:
     """Who a write belongs to: the parameter, else the first word of the User-Agent, as Kubernetes has it."""
     manager = call.info.query.get("fieldManager", "")
-    if len(manager.encode()) > _MANAGER_BYTES:
-        text = f"Too long: may not be more than {_MANAGER_BYTES} bytes"
-        _refuse_manager(status.Cause("FieldValueTooLong", text, "fieldManager"))
+    if len(manager.encode()) > managed_fields.MANAGER_BYTES:
+        text = f"Too long: may not be more than {managed_fields.MANAGER_BYTES} bytes"
+        refuse_option(call, status.Cause("FieldValueTooLong", text, "fieldManager"))
     if not manager.isprintable():
-        text = f"Invalid value: {manager!a}: should only contain printable characters"
-        _refuse_manager(status.Cause("FieldValueInvalid", text, "fieldManager"))
-    return manager or call.header("User-Agent").partition("/")[0][:_MANAGER_BYTES] or "unknown"
+        place, sign = next((place, sign) for place, sign in enumerate(manager) if not sign.isprintable())
+        text = f'Invalid value: "{ascii(manager)[1:-1]}": invalid character U+{ord(sign):04X} (at position {place})'
+        refuse_option(call, status.Cause("FieldValueInvalid", text, "fieldManager"))
+    return manager or _user_agent(call) or "unknown"
 
 
-def _refuse_manager(cause: status.Cause) -> NoReturn:
-    raise status.invalid("PatchOptions", "meta.k8s.io", "", [cause])
+def _user_agent(call: calls.Call) -> str:
+    word = call.header("User-Agent").partition("/")[0]
+    return "".join(filter(str.isprintable, word))[: managed_fields.MANAGER_BYTES]
+
+
+def refuse_option(call: calls.Call, cause: status.Cause) -> NoReturn:
+    """422 about a parameter of a write."""
+    raise status.invalid(_OPTIONS.get(call.info.verb, "PatchOptions"), "meta.k8s.io", "", [cause])

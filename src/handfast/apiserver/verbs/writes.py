@@ -7,11 +7,13 @@
      2. may create                   the verb `create`, also for an update or apply that          403, 405
                                      creates; the kind can be created
      3. the replica is current       and the object is there, with the version and uid named      404, 409, 422, 503
-     4. complete                     the change; conform, strategy, conversion, defaults          400, 405, 409, 422
-     5. mutating admission           plugins, then webhooks                                       403, 404, a webhook's
+     4. complete                     the change; conform, strategy, conversion, defaults; the     400, 405, 409, 422
+                                     record of who owns which field
+     5. mutating admission           plugins, then webhooks: what they put in is nobody's         403, 404, a webhook's
      6. validation                   the rules of the kind (`api.validation`)                     422
      7. validating admission         plugins, then webhooks                                       403, 404, 422, a webhook's
-     8. record and encode            who owns which field; the bytes to store, sealed             413
+     8. encode, reserve              the bytes to store, sealed; then quotas: heavy work that     413, 403
+                                     waits its turn must not come after what it uses was noted
      9. the caller still stands      judged again, because 3 to 8 may have waited                 401, 403
     10. dry run                      ends here                                                    409
     11. store                        the name is free, or the version has not changed             409, 429, 503
@@ -29,6 +31,7 @@ and the write starts again at 5. A name that the caller chose is never replaced.
 
 from __future__ import annotations
 
+import asyncio
 import copy
 from collections.abc import Callable
 from typing import Any, cast
@@ -36,20 +39,22 @@ from typing import Any, cast
 import msgspec
 
 from handfast.api import conversion, kinds, objects, status
+from handfast.api.codec import bounds
 from handfast.api.custom import definitions
 from handfast.apiserver import calls
 from handfast.apiserver.access import authz
 from handfast.apiserver.access import standing as standing_module
-from handfast.apiserver.admission import plugin, station
+from handfast.apiserver.admission import plugin, policies, station
 from handfast.apiserver.state import envelope, items, storage
 from handfast.apiserver.strategy import custom, strategies
 from handfast.apiserver.verbs import write_steps
 from handfast.rules import access
-from handfast.runtime import clock as clock_module
+from handfast.runtime import clock as clocks
 from handfast.store import protocol
 
 _TRIES = 8
-Change = Callable[[objects.Document], objects.Document]
+# Makes of the stored document the one that the client wants.
+Edit = Callable[[objects.Document], objects.Document]
 
 
 class Writer:
@@ -58,7 +63,7 @@ class Writer:
     def __init__(
         self,
         store: storage.Storage,
-        clock: clock_module.Clock,
+        clock: clocks.Clock,
         admitter: station.Admitter,
         authorizers: access.Authorizers,
         standing: standing_module.Standing,
@@ -68,6 +73,7 @@ class Writer:
         self._admitter = admitter
         self._authorizers = authorizers
         self._standing = standing
+        self._compiling = asyncio.Lock()
 
     async def create(self, call: calls.Call, kind: kinds.Kind, document: objects.Document) -> items.Item:
         """Store a new object."""
@@ -132,7 +138,7 @@ class Writer:
             if kind.needs_resource_version:
                 raise custom.version_required(kind, info.name)
         # 4. in the stored form
-        stored = conversion.to_stored(kind, document)
+        stored = await call.work(conversion.to_stored, kind, document)
 
         def replacement(_: objects.Document) -> objects.Document:
             # With a version it is tried once: what has changed meanwhile is a conflict.
@@ -141,11 +147,11 @@ class Writer:
         return await self.change(call, kind, replacement, version=version, uid=uid), False
 
     async def change(
-        self, call: calls.Call, kind: kinds.Kind, change: Change, *, version: str = "", uid: str = ""
+        self, call: calls.Call, kind: kinds.Kind, edit: Edit, *, version: str = "", uid: str = ""
     ) -> items.Item:
-        """Apply `change` to the stored object until it is written; `version` and `uid` are preconditions.
+        """Apply `edit` to the stored object until it is written; `version` and `uid` are preconditions.
 
-        `change` gets a document it may keep, and returns the document as the client wants it.
+        `edit` gets a document it may keep, and returns the document as the client wants it.
         """
         name, namespace = call.info.name, call.info.space(kind)
         for _ in range(_TRIES):
@@ -154,12 +160,12 @@ class Writer:
             if item is None:
                 raise status.not_found(kind.plural, kind.group, name)
             call.weigh(item.body)
-            aged = item.version <= self._storage.replica.start
-            old = await call.work(write_steps.started_from, kind, item, aged)
+            written_before_start = item.version <= self._storage.replica.start
+            old = await call.work(write_steps.started_from, kind, item, written_before_start)
             _require_version(kind, item, version)
             _require_uid(kind, old["metadata"], uid)
             # 4. complete. Decoding the item again is quicker than copying `old`.
-            wanted = await call.work(_changed, change, kind, item, aged)
+            wanted = await call.work(_edited, edit, kind, item, written_before_start)
             _require_version(kind, item, str(wanted["metadata"].get("resourceVersion") or ""))
             document = await call.work(write_steps.replaced, call, kind, wanted, old, self._clock.now())
             await self._prepare_definition(call, kind, document)
@@ -168,6 +174,30 @@ class Writer:
             except protocol.Mismatch:
                 continue
         raise status.conflict(kind.plural, kind.group, name)
+
+    def _require_create(self, call: calls.Call) -> None:
+        """An update or apply that makes a new object is a create: the caller must be allowed that, too."""
+        attributes = authz.attributes(call.user, call.info)
+        authz.require(self._authorizers, msgspec.structs.replace(attributes, verb="create", name=""))
+
+    async def _prepare_definition(self, call: calls.Call, kind: kinds.Kind, document: objects.Document) -> None:
+        if kind.resource == definitions.RESOURCE:
+            # However small it is: all the others are looked at.
+            call.is_heavy = True
+            others = self._storage.replica.collection(custom.PREFIX).snapshot()
+            now_text = objects.timestamp(self._clock.now())
+            await call.work(custom.prepare_definition, call, document, others, now_text)
+        elif kind.group == policies.GROUP:
+            # However few values it has: one of them may be an expression of 16,384 characters.
+            call.is_heavy = True
+
+    async def _make_ready(self, call: calls.Call, kind: kinds.Kind) -> None:
+        """Have the rules of a custom kind compiled, once for all who write its first objects: they wait here, and nobody is told to come back."""
+        async with self._compiling:
+            if not custom.is_ready(kind):
+                await call.work_with(bounds.LIGHT_BYTES + 1, custom.make_ready, kind)
+        # What is too large to be kept is compiled again for each.
+        call.is_heavy = call.is_heavy or not custom.is_ready(kind)
 
     async def _finish(
         self,
@@ -183,21 +213,23 @@ class Writer:
         the Pod (`actions`): 5 to 7 are not for it.
         """
         write = _write_of(call, kind, document, old)
-        sent = document
+        if not custom.is_ready(kind):
+            await self._make_ready(call, kind)
         if write.subresource not in strategies.SERVER_MADE:
             # 5. mutating admission
-            sent = await self._mutate(call, write, document)
+            await self._mutate(call, write, document)
             # 6. validation
             await call.work(write_steps.require_valid, kind, document, old)
             # 7. validating admission
             await self._admitter.validate(call, write)
-        # 8. record and encode. Before 9, so that nothing waits between 9 and 11.
-        if old is not None:
-            await call.work(write_steps.record_update, call, kind, document, sent, old, self._clock.now())
+        # 8. encode, reserve. Before 9, so that nothing waits between 9 and 11.
         # None: the last finalizer is gone, and the object is deleted.
         prepared: storage.Prepared | None = None
         if item is None or not is_finished(kind, document):
-            prepared = await call.work(self._storage.prepare, kind, document, item)
+            prepared = await call.work(self._prepare, kind, document, item)
+        # In this order: the controller of quotas counts anew a second after it has seen a reservation: little may come after it.
+        if write.subresource not in strategies.SERVER_MADE:
+            await self._admitter.reserve(write)
         # 9. the caller still stands
         self._standing.require(call, "create" if item is None else "")
         # 10. dry run
@@ -211,57 +243,60 @@ class Writer:
         gone = await self._storage.delete(kind, cast("items.Item", item))
         return _unstored(kind, document, gone.version)
 
-    def _require_create(self, call: calls.Call) -> None:
-        """An update or apply that makes a new object is a create: the caller must be allowed that, too."""
-        attributes = authz.attributes(call.user, call.info)
-        authz.require(self._authorizers, msgspec.structs.replace(attributes, verb="create", name=""))
-
-    async def _mutate(self, call: calls.Call, write: plugin.Write, document: objects.Document) -> objects.Document:
-        """Let admission change the document; returns it as it was sent, for the record of who owns which field."""
-        kind, sent = write.kind, document
-        if self._admitter.may_change(write):
-            sent = await call.work(copy.deepcopy, document)
-            now = self._clock.now()
-            if await self._admitter.mutate(call, write):
-                await call.work(write_steps.completed_again, call, kind, document, write.old, now)
-            if write.old is None:
-                await call.work(write_steps.record_changed_create, call, kind, document, sent, now)
-        else:
-            await self._admitter.mutate(call, write)
+    async def _mutate(self, call: calls.Call, write: plugin.Write, document: objects.Document) -> None:
+        """Let admission change the document."""
+        kind = write.kind
+        if await self._admitter.mutate(call, write):
+            await call.work(write_steps.completed_again, call, kind, document, write.old, self._clock.now())
         if write.old is not None and write.subresource in strategies.COUNTED:
             strategies.count_generation(kind, document, write.old)
-        return sent
 
-    async def _prepare_definition(self, call: calls.Call, kind: kinds.Kind, document: objects.Document) -> None:
-        if kind.resource == definitions.RESOURCE:
-            # However small it is: all the others are looked at.
-            call.is_heavy = True
-            others = self._storage.replica.collection(custom.PREFIX).snapshot()
-            now_text = objects.timestamp(self._clock.now())
-            await call.work(custom.prepare_definition, call, document, others, now_text)
+    def _prepare(self, kind: kinds.Kind, document: objects.Document, item: items.Item | None) -> storage.Prepared:
+        """Encoded. An object that is too large because of the record of its owners goes without, as in Kubernetes."""
+        try:
+            return self._storage.prepare(kind, document, item)
+        except status.StatusError as error:
+            if error.reason != "RequestEntityTooLarge" or not document["metadata"].pop("managedFields", None):
+                raise
+        return self._storage.prepare(kind, document, item)
 
     def _pretend(self, kind: kinds.Kind, document: objects.Document, item: items.Item | None) -> items.Item:
-        """What a dry run answers: the object as it would be, under the version that there is."""
+        """What a dry run answers: the object as it would be, under the version that there is; a new one has none."""
         if item is not None:
             return _unstored(kind, document, item.version)
-        namespace, name = _place(kind, document)
+        namespace, name = _space_and_name(kind, document)
         if self._storage.replica.collection(kind.prefix).get(namespace, name) is not None:
             raise status.already_exists(kind.plural, kind.group, name)
-        return _unstored(kind, document, self._storage.replica.version)
+        return _unstored(kind, document, 0)
 
 
-def _place(kind: kinds.Kind, document: objects.Document) -> tuple[str, str]:
-    metadata = document["metadata"]
-    return metadata.get("namespace", "") if kind.namespaced else "", metadata["name"]
+def _require_namespace(kind: kinds.Kind, metadata: dict[str, Any], namespace: str) -> None:
+    """400 if the URL has no namespace where one is needed, or the body another one."""
+    named = metadata.get("namespace")
+    if kind.namespaced and not namespace:
+        raise status.bad_request("an empty namespace may not be set during creation")
+    if kind.namespaced and named and named != namespace:
+        raise status.bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request"
+        )
 
 
-def _unstored(kind: kinds.Kind, document: objects.Document, version: int) -> items.Item:
-    """A document that is answered, and is not in the store."""
-    return items.Item(*_place(kind, document), version, envelope.encode_document(document))
+def _require_version(kind: kinds.Kind, item: items.Item, version: str) -> None:
+    """409 if the write is for another version than the current one."""
+    if version and version != str(item.version):
+        raise status.conflict(kind.plural, kind.group, item.name)
 
 
-def _changed(change: Change, kind: kinds.Kind, item: items.Item, aged: bool) -> objects.Document:
-    return change(write_steps.started_from(kind, item, aged))
+def _require_uid(kind: kinds.Kind, metadata: dict[str, Any], uid: str) -> None:
+    """409 if the write is for another object that had the same name."""
+    actual = metadata.get("uid")
+    if uid and uid != actual:
+        why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {actual}"
+        raise status.conflict(kind.plural, kind.group, metadata["name"], why)
+
+
+def _edited(edit: Edit, kind: kinds.Kind, item: items.Item, written_before_start: bool) -> objects.Document:
+    return edit(write_steps.started_from(kind, item, written_before_start))
 
 
 def _write_of(
@@ -292,26 +327,11 @@ def is_finished(kind: kinds.Kind, document: objects.Document) -> bool:
     return not metadata.get("deletionGracePeriodSeconds")
 
 
-def _require_namespace(kind: kinds.Kind, metadata: dict[str, Any], namespace: str) -> None:
-    """400 if the URL has no namespace where one is needed, or the body another one."""
-    named = metadata.get("namespace")
-    if kind.namespaced and not namespace:
-        raise status.bad_request("an empty namespace may not be set during creation")
-    if kind.namespaced and named and named != namespace:
-        raise status.bad_request(
-            "the namespace of the provided object does not match the namespace sent on the request"
-        )
+def _space_and_name(kind: kinds.Kind, document: objects.Document) -> tuple[str, str]:
+    metadata = document["metadata"]
+    return metadata.get("namespace", "") if kind.namespaced else "", metadata["name"]
 
 
-def _require_version(kind: kinds.Kind, item: items.Item, version: str) -> None:
-    """409 if the write is for another version than the current one."""
-    if version and version != str(item.version):
-        raise status.conflict(kind.plural, kind.group, item.name)
-
-
-def _require_uid(kind: kinds.Kind, metadata: dict[str, Any], uid: str) -> None:
-    """409 if the write is for another object that had the same name."""
-    actual = metadata.get("uid")
-    if uid and uid != actual:
-        why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {actual}"
-        raise status.conflict(kind.plural, kind.group, metadata["name"], why)
+def _unstored(kind: kinds.Kind, document: objects.Document, version: int) -> items.Item:
+    """A document that is answered, and is not in the store."""
+    return items.Item(*_space_and_name(kind, document), version, envelope.encode_document(document))

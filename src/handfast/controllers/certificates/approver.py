@@ -7,28 +7,25 @@ approve it leaves to people. It signs nothing (`certificates.signer`).
 
 1. It looks at requests for the two kubelet signers that are neither approved nor denied and have no certificate. Where the
    machine-approver runs in this process, what that judges is left alone: each request has one judge.
-2. A request is denied if a Revocation refuses its name or its key, with that reason: its certificate could never be used.
-   Nothing else is denied. Where Revocations may not be read, every request waits.
-3. For each kind that the request is of, in order, the permission of that kind is asked for. The first yes approves, by one
-   update that carries the version that was judged. A lost race is a retry. What other Nodes report is read for a
-   serving request only, and only once the permission is there: it is a list of all Nodes.
-4. A request in the name of a living node, by somebody else, waits. It gets a condition beside the Event: the requester can
-   read nothing else. It is judged again when the Lease can have ended, and when the Lease is deleted. The Lease is read
-   from the server before anything is approved: the watch may be late. Without `protect` this is off.
-5. Where Leases may not be read (the rights may be those of an earlier release), a request in somebody else's node name waits if
-   there is a Node of that name. An Event names the missing right. All others go on: new names, and what nodes ask for themselves.
-   A living node whose Node was deleted is not protected then.
-6. Recognised and not permitted: the permission is asked for again with back-off. A role may be granted later, and no watch would
-   tell. The same for a serving request that only lacks addresses of its Node, or names another's: that may change.
-7. Not recognised: it stays so, because a spec never changes.
-8. Whatever keeps a request waiting is an Event on it and a metric: once, and again only when the reason is another one.
+2. It can be read. One that cannot stays as it is, because a spec never changes.
+3. A request is denied if a Revocation refuses its name or its key (`verdicts`). Nothing else is denied.
+4. For each kind that the request is of, in order, the permission of that kind is asked for. The first yes counts.
+5. Recognised and not permitted: the permission is asked for again with back-off. A role may be granted later, and no watch would
+   tell.
+6. Not recognised: it stays so. Only a serving request that lacks addresses of its Node is looked at again: addresses may come.
+7. A serving request names no other Node. One that does is looked at again: that may change. What other Nodes report is read once
+   the permission is there, because it is a list of all Nodes.
+8. A request in the name of a living node, by somebody else, waits (`living_nodes`). It gets a condition beside the Event: the
+   requester can read nothing else. Where Leases may not be read, an Event names the missing right. Without `protect` this is off.
+9. It is approved, by one update (`verdicts`).
+10. Whatever keeps a request waiting is an Event on it and a metric (`verdicts`).
 
 Serving certificates are approved only where somebody was given the permission `selfnodeserver`. By default nobody is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -36,8 +33,8 @@ import prometheus_client
 
 from handfast import errors
 from handfast.api import signer_names, signing_requests
-from handfast.client import api, certificate_reviews
-from handfast.controllers import events, loop, node_leases, revoked
+from handfast.client import api, certificate_reviews, events, revoked
+from handfast.controllers import loop, node_leases
 from handfast.controllers.certificates import living_nodes
 from handfast.controllers.certificates import requests as certificate_requests
 from handfast.controllers.certificates import verdicts as verdicts_module
@@ -49,11 +46,10 @@ from handfast.runtime import backoff
 from handfast.runtime import clock as clocks
 
 NAME = "certificatesigningrequest-approving-controller"
-SIGNERS = frozenset({signer_names.KUBELET_CLIENT, signer_names.KUBELET_SERVING})
 NOT_RECOGNISED = "NotRecognised"
 NOT_ITS_ADDRESS = "NotAnAddressOfTheNode"
 RESERVED_NAME = "ReservedName"
-# 6. what may change: a right may be granted, and addresses may come
+# 5. to 7. what may change: a right may be granted, and what Nodes report may change
 _WAITS_FOR_NODES = {kubelet.ADDRESSES: NOT_ITS_ADDRESS, kubelet.RESERVED: RESERVED_NAME}
 _MAY_CHANGE = frozenset({certificate_reviews.NOT_PERMITTED, *_WAITS_FOR_NODES.values()})
 # Kubernetes' own.
@@ -116,7 +112,7 @@ class CsrApprover:
         """
         return (
             item.is_open
-            and item.spec.signer_name in SIGNERS
+            and item.spec.signer_name in signer_names.KUBELET_SIGNERS
             and item.condition(signing_requests.APPROVED) is None
             and not self._is_anothers(item.spec)
         )
@@ -125,49 +121,67 @@ class CsrApprover:
         item = self._requests.get(name)
         # 1. open, and for one of the two signers
         if item is None or not self.concerns(item):
-            self.gone(name)
+            self.forget(name)
             return None
         findings = _Findings()
         try:
             facts = self._requests.facts(item)
         except errors.Refused as refused:
+            # 2. it cannot be read, and stays so
             await self._explain_in_event(item, findings, refused.reason)
             return None
-        # 2. denied before anything is asked for it
+        # 3. denied before anything is asked for it
         if await self._verdicts.deny_if_revoked(item, facts):
-            self.gone(name)
+            self.forget(name)
             return None
+        # 4. each kind that it is of, in order; a serving request is compared with its Node's addresses
         findings.addresses = await certificate_reviews.node_addresses(self._client, facts)
-        # 3. each kind that it is of, in order
-        recognised = kubelet.candidates(facts, findings.addresses)
-        for candidate in recognised:
+        candidates = kubelet.candidates(facts, findings.addresses)
+        permitted = await self._first_permitted(facts, candidates, findings)
+        if permitted is None:
+            # 5. recognised and not permitted, or 6. not recognised
+            reason = certificate_reviews.NOT_PERMITTED if candidates else _why_not_recognised(facts, findings)
+            await self._leave_waiting(item, findings, reason)
+            return None
+        # 7. names of other Nodes
+        if not await self._names_only_itself(facts, findings, permitted.permission):
+            await self._leave_waiting(item, findings, _why_not_recognised(facts, findings))
+            return None
+        # 8. a living node keeps its name: looked at as late as can be
+        wait_seconds = await self._seconds_for_living_node(item, facts, findings)
+        if wait_seconds is None:
+            # 9. approved
+            await self._approve(item, permitted.message)
+        return wait_seconds
+
+    async def _first_permitted(
+        self, facts: kubelet.Facts, candidates: Sequence[kubelet.Recognised], findings: _Findings
+    ) -> kubelet.Recognised | None:
+        """The first kind for which the requester has the permission (4)."""
+        for candidate in candidates:
             answer = await self._permissions.ask(facts, candidate.permission)
             findings.answers[candidate.permission] = answer
             if isinstance(answer, decision.Approve):
-                if not await self._names_only_itself(facts, findings, candidate.permission):
-                    recognised = ()
-                    break
-                # 4. a living node keeps its name: looked at as late as can be
-                wait_seconds = await self._wait_for_node(item, facts, findings)
-                if wait_seconds is None:
-                    await self._approve(item, candidate.message)
-                return wait_seconds
-        # 6. recognised and not permitted: asked again; 7. not recognised: it stays so
-        reason = certificate_reviews.NOT_PERMITTED if recognised else _why_not_recognised(facts, findings)
-        await self._explain_in_event(item, findings, reason)
-        if reason in _MAY_CHANGE:
-            raise loop.NotYet(f'"{name}" cannot be approved now: {reason}')
+                return candidate
         return None
 
-    def gone(self, name: str) -> None:
-        """The request was deleted, or is not one to approve any more."""
-        self._verdicts.gone(name)
-        self._living.gone(name)
+    async def _leave_waiting(self, item: signing_requests.Request, findings: _Findings, reason: str) -> None:
+        """Say why it waits; NotYet if that may change (5 to 7)."""
+        await self._explain_in_event(item, findings, reason)
+        if reason in _MAY_CHANGE:
+            raise loop.NotYet(f'"{item.metadata.name}" cannot be approved now: {reason}')
 
-    async def _wait_for_node(
+    async def _names_only_itself(self, facts: kubelet.Facts, findings: _Findings, permission: str) -> bool:
+        # 7. what other Nodes report is read for a serving request only
+        if permission != kubelet.SELF_NODE_SERVER:
+            return True
+        findings.reserved = await certificate_reviews.reserved(self._client, facts)
+        return bool(kubelet.candidates(facts, findings.addresses, findings.reserved))
+
+    async def _seconds_for_living_node(
         self, item: signing_requests.Request, facts: kubelet.Facts, findings: _Findings
     ) -> float | None:
-        """For how many seconds to wait for the node that has this name (4, 5); None: for none."""
+        """For how many seconds to wait for the node that has this name (8); None: for none."""
         wait = await self._living.judge(item.metadata.name, facts)
         if wait is None:
             return None
@@ -179,21 +193,14 @@ class CsrApprover:
             await self._explain_in_event(item, findings, claim.NODE_IS_ALIVE, by_reason=True)
         return wait.seconds
 
-    async def _names_only_itself(self, facts: kubelet.Facts, findings: _Findings, permission: str) -> bool:
-        # 3. what other Nodes report is read for a serving request only
-        if permission != kubelet.SELF_NODE_SERVER:
-            return True
-        findings.reserved = await certificate_reviews.reserved(self._client, facts)
-        return bool(kubelet.candidates(facts, findings.addresses, findings.reserved))
-
     async def _approve(self, item: signing_requests.Request, message: str) -> None:
         await self._verdicts.write_decision(item, signing_requests.APPROVED, entries.AUTO_APPROVED, message)
-        self.gone(item.metadata.name)
+        self.forget(item.metadata.name)
 
     async def _explain_in_event(
         self, item: signing_requests.Request, findings: _Findings, reason: str, *, by_reason: bool = False
     ) -> None:
-        """Write the Event that says why a request waits (8)."""
+        """Write the Event that says why a request waits (10)."""
         explanation = request_explanation.explain(
             item,
             self._clock.now(),
@@ -204,6 +211,11 @@ class CsrApprover:
         )
         text = f"{explanation.sentence}; to change that: {explanation.remedy}"
         await self._verdicts.record_event_once(item, reason, text, by_reason=by_reason)
+
+    def forget(self, name: str) -> None:
+        """The request was deleted, or is not one to approve any more."""
+        self._verdicts.forget(name)
+        self._living.forget(name)
 
 
 def _why_not_recognised(facts: kubelet.Facts, findings: _Findings) -> str:
@@ -234,7 +246,7 @@ def build(
             changed(item)
 
     leases = node_leases.follow(context, of_lease) if protect else None
-    revocations = revoked.follow(context)
+    revocations = revoked.follow(context.informers)
     living = living_nodes.LivingNodes(context.client, context.clock, leases)
     verdicts = verdicts_module.Verdicts(context.client, context.clock, requests, recorder, DECISIONS, revocations)
     other_approver = None if build_other is None else build_other(context)
@@ -248,9 +260,9 @@ def build(
         if handler.concerns(item):
             controller.queue.add(item.metadata.name)
         else:
-            handler.gone(item.metadata.name)
+            handler.forget(item.metadata.name)
 
-    requests.subscribe(changed, handler.gone)
+    requests.subscribe(changed, handler.forget)
     controller.needs(requests)
     controller.uses(revocations)
     if leases is not None:

@@ -58,7 +58,7 @@ class CsrCleaner:
         self._timed[meta.name] = _Timed(meta.uid, meta.resource_version, due.at, due.rule)
         return due.at
 
-    def gone(self, name: str) -> None:
+    def forget(self, name: str) -> None:
         """The request was deleted."""
         self._timed.pop(name, None)
 
@@ -86,6 +86,6 @@ def build(context: loop.Context, *, feed: certificate_requests.Feed) -> loop.Con
         if due is not None:
             controller.queue.add_at(item.metadata.name, due)
 
-    requests.subscribe(changed, handler.gone)
+    requests.subscribe(changed, handler.forget)
     controller.needs(requests)
     return controller

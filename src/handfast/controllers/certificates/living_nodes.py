@@ -61,7 +61,7 @@ class LivingNodes:
         """Whether Leases are followed, so that living nodes keep their names (3)."""
         return self._leases is not None
 
-    def gone(self, name: str) -> None:
+    def forget(self, name: str) -> None:
         """The request was deleted, or is not one to approve any more."""
         if name in self._nodes:
             self._wait_no_more(self._nodes[name], name)

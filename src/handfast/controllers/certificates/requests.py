@@ -5,8 +5,8 @@ It decides nothing, and writes nothing on its own. Only requests that still need
 so that whoever is done with one can send it back with its version, without reading it again.
 
 1. A request is kept as long as it is open: until it has a certificate, was denied or has failed.
-2. What one of the three wrote counts at once, unless the watch was faster. What the watch still shows of the time before
-   the write is passed over. Versions are compared for that; where they are no numbers, only the watch counts.
+2. What one of the three wrote counts at once, unless the watch was faster. Older versions that the watch shows afterwards
+   are ignored. Where versions are no numbers, they cannot be compared, and only the watch counts.
 3. The request inside is parsed, and its signature verified, once for all three, for as long as its spec is the same.
 """
 
@@ -16,8 +16,8 @@ import asyncio
 from collections.abc import Callable, Iterator
 
 from handfast.api import resources, signing_requests
-from handfast.client import api, partial, watch
-from handfast.controllers import events, loop
+from handfast.client import api, events, partial, watch
+from handfast.controllers import loop
 from handfast.rules.certificates import kubelet
 
 SOURCE = watch.Source(resource=resources.SIGNING_REQUESTS, view=signing_requests.Request)
@@ -46,8 +46,8 @@ class Requests:
         self._facts: dict[str, tuple[signing_requests.Spec, kubelet.Facts]] = {}
         self._written: dict[str, int] = {}
         self._newest = 0
-        self._changed: list[Callable[[signing_requests.Request], None]] = []
-        self._gone: list[Callable[[str], None]] = []
+        self._on_changed: list[Callable[[signing_requests.Request], None]] = []
+        self._on_deleted: list[Callable[[str], None]] = []
         self._unseen: set[str] | None = None
         self._synced = asyncio.Event()
 
@@ -72,11 +72,11 @@ class Requests:
         return facts
 
     def subscribe(
-        self, changed: Callable[[signing_requests.Request], None], gone: Callable[[str], None] = lambda _: None
+        self, on_changed: Callable[[signing_requests.Request], None], on_deleted: Callable[[str], None] = lambda _: None
     ) -> None:
-        """Call `changed` with every request that is new or changed, `gone` with the name of each that is deleted."""
-        self._changed.append(changed)
-        self._gone.append(gone)
+        """Call `on_changed` with every request that is new or changed, `on_deleted` with the name of each that is deleted."""
+        self._on_changed.append(on_changed)
+        self._on_deleted.append(on_deleted)
 
     def wrote(self, item: signing_requests.Request) -> None:
         """One of us wrote a request, and this came back (2)."""
@@ -115,8 +115,8 @@ class Requests:
         self._deleted(item.metadata.name)
 
     def end(self) -> None:
-        gone, self._unseen = self._unseen or (), None
-        for name in gone:
+        deleted, self._unseen = self._unseen or (), None
+        for name in deleted:
             self._deleted(name)
         self._synced.set()
 
@@ -128,13 +128,13 @@ class Requests:
             # 1. it needs nothing more
             self._open.pop(name, None)
             self._facts.pop(name, None)
-        for changed in self._changed:
-            changed(item)
+        for on_changed in self._on_changed:
+            on_changed(item)
 
     def _deleted(self, name: str) -> None:
         self.forget(name)
-        for gone in self._gone:
-            gone(name)
+        for on_deleted in self._on_deleted:
+            on_deleted(name)
 
 
 def number(version: str) -> int:

@@ -5,15 +5,17 @@
 approved was decided before.
 
 1. It looks at requests that are approved, neither denied nor failed, without a certificate, for a signer that has a CA.
-2. A request fails with the reason Revoked if a Revocation refuses its name or its key, whoever approved it, before anything
-   is signed. A request that its signer does not sign gets the condition Failed, with the reason SignerValidationFailure. So does
-   a request that cannot be read, or has no name: no later try would end otherwise.
-3. The certificate is in the ledger before it is handed out. A signer that is killed in between, or loses the race with
+2. A request whose name or key a Revocation refuses is not signed, whoever approved it. It gets the condition Failed, with the
+   reason Revoked.
+3. A request that its signer does not sign gets the condition Failed, with the reason SignerValidationFailure. So does one that
+   cannot be read, or has no name: no later try would end otherwise.
+4. The CA that the signer has at this moment signs: the subject, names, usages and lifetime that the rule gives.
+5. The certificate is in the ledger before it is handed out. A signer that is killed in between, or loses the race with
    another copy, leaves an entry whose certificate nobody has. It never leaves a certificate without an entry.
-4. One update of /status, which carries the version that was approved, hands it out. A lost race is a retry.
-5. If the CA, the ledger or the Revocations cannot be used, that is no fault of the request. It is tried again, and one Event
+6. One update of /status, which carries the version that was approved, hands it out. A lost race is a retry.
+7. What the request had in its subject beside common name and organizations is not signed; an Event says what was left out.
+8. If the CA, the ledger or the Revocations cannot be used, that is no fault of the request. It is tried again, and one Event
    says why.
-6. What the request had in its subject beside common name and organizations is not signed; an Event says what was left out.
 """
 
 from __future__ import annotations
@@ -25,13 +27,11 @@ import prometheus_client
 
 from handfast import errors
 from handfast.api import objects, signing_requests, status
-from handfast.client import api
-from handfast.controllers import events, loop, revoked
+from handfast.client import api, events, revoked
+from handfast.client import ledger as ledger_module
+from handfast.controllers import loop
 from handfast.controllers.certificates import (
     authorities as signing_authorities,
-)
-from handfast.controllers.certificates import (
-    ledger as ledger_module,
 )
 from handfast.controllers.certificates import (
     requests as certificate_requests,
@@ -92,15 +92,12 @@ class CsrSigner:
             return None
         try:
             await self._handle(item)
+        # 8. no fault of the request: tried again
         except errors.HandfastError as error:
             RESULTS.labels(item.spec.signer_name, error.reason).inc()
             await self._record_event_once(item, error)
             raise
         return None
-
-    def gone(self, name: str) -> None:
-        """The request was deleted, or there is nothing more to do about it."""
-        self._reported.pop(name, None)
 
     async def _handle(self, item: signing_requests.Request) -> None:
         now = self._clock.now()
@@ -111,33 +108,29 @@ class CsrSigner:
             if isinstance(verdict, decision.Deny):
                 await self._fail(item, verdict.sentence, now, verdict.reason)
                 return
+            # 3. what its signer signs
             verdict = signers.judge(facts)
             if isinstance(verdict, decision.Deny):
                 await self._fail(item, verdict.sentence, now)
                 return
+            # 4. signed
             issued = self._issue(facts, now)
         except status.StatusError:
             raise
         except errors.Refused as refused:
-            # 2. it cannot be read: no later try would end otherwise
+            # 3. it cannot be read: no later try would end otherwise
             await self._fail(item, refused.message, now)
             return
-        # 3. in the ledger before it is handed out
+        # 5. in the ledger before it is handed out
         await self._ledger.append(entry(item, facts, issued, now))
-        # 4. handed out by one update of the version that was approved
+        # 6. handed out by one update of the version that was approved
         certificate = base64.b64encode(issued.pem).decode()
         await self._write_status(item.updated(certificate=certificate))
         RESULTS.labels(item.spec.signer_name, ISSUED).inc()
-        # 6. what was left out is told
+        # 7. what was left out is told
         if others := facts.request.subject.other_types:
             message = f"the certificate has the common name and organizations only; left out: {', '.join(others)}"
             await self._recorder.record(certificate_requests.regarding(item), SUBJECT_REDUCED, message)
-
-    def _issue(self, facts: kubelet.Facts, now: datetime.datetime) -> authority.Issued:
-        profile, ttl = signers.profile(facts, self._longest)
-        request = facts.request
-        signer = self._authorities.current(facts.signer_name)
-        return signer.issue(request.public_key, signers.subject(facts), request.sans, profile, now, ttl)
 
     def _revoked(self, facts: kubelet.Facts, now: datetime.datetime) -> decision.Decision | None:
         return None if self._revocations is None else self._revocations.judge_request(facts, now)
@@ -145,17 +138,22 @@ class CsrSigner:
     async def _fail(
         self, item: signing_requests.Request, message: str, now: datetime.datetime, reason: str = signers.FAILURE
     ) -> None:
-        # 2. the condition Failed, with the reason
         added = signing_requests.condition(signing_requests.FAILED, reason, message, objects.timestamp(now))
         await self._write_status(item.updated(added=added))
         RESULTS.labels(item.spec.signer_name, reason).inc()
+
+    def _issue(self, facts: kubelet.Facts, now: datetime.datetime) -> authority.Issued:
+        profile, ttl = signers.profile(facts, self._longest)
+        request = facts.request
+        signer = self._authorities.current(facts.signer_name)
+        return signer.issue(request.public_key, signers.subject(facts), request.sans, profile, now, ttl)
 
     async def _write_status(self, update: signing_requests.Update) -> None:
         with api.MISSING_OK:
             self._requests.wrote(await certificate_requests.write(self._client, update, "status"))
 
     async def _record_event_once(self, item: signing_requests.Request, error: errors.HandfastError) -> None:
-        # 5. one Event says why; a lost race is not told
+        # 8. one Event says why; a lost race is not told
         said = (item.metadata.uid, error.reason)
         if error.reason in loop.RACES or self._reported.get(item.metadata.name) == said:
             return
@@ -164,6 +162,10 @@ class CsrSigner:
         await self._recorder.record(
             certificate_requests.regarding(item), error.reason, message, severity=events.WARNING
         )
+
+    def forget(self, name: str) -> None:
+        """The request was deleted, or there is nothing more to do about it."""
+        self._reported.pop(name, None)
 
 
 def entry(
@@ -179,7 +181,7 @@ def entry(
         requester=facts.username,
         authenticated_by=method,
         token_id=token,
-        key_fingerprint=issued.key,
+        key_fingerprint=issued.key_fingerprint,
         serial=issued.serial,
         names=entries.names_of(signers.subject(facts), facts.request.sans),
         not_after=issued.not_after,
@@ -204,7 +206,7 @@ def build(
 ) -> loop.Controller[str]:
     requests = feed.of(context)
     ledger = ledger_module.Ledger(context.client, context.clock)
-    revocations = revoked.follow(context)
+    revocations = revoked.follow(context.informers)
     handler = CsrSigner(context, requests, authorities, ledger, longest, revocations)
     controller: loop.Controller[str] = loop.Controller(NAME, handler.reconcile, clock=context.clock, workers=WORKERS)
 
@@ -212,9 +214,9 @@ def build(
         if handler.concerns(item):
             controller.queue.add(item.metadata.name)
         else:
-            handler.gone(item.metadata.name)
+            handler.forget(item.metadata.name)
 
-    requests.subscribe(changed, handler.gone)
+    requests.subscribe(changed, handler.forget)
     controller.needs(requests)
     controller.uses(revocations)
     return controller

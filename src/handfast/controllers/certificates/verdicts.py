@@ -14,8 +14,8 @@ from __future__ import annotations
 import prometheus_client
 
 from handfast.api import objects, signing_requests
-from handfast.client import api
-from handfast.controllers import events, loop, revoked
+from handfast.client import api, events, revoked
+from handfast.controllers import loop
 from handfast.controllers.certificates import requests as certificate_requests
 from handfast.rules import decision
 from handfast.rules.certificates import kubelet
@@ -45,7 +45,7 @@ class Verdicts:
         # What was told of each waiting request: its UID, and the hash of the text, which a requester can make long.
         self._reported: dict[str, tuple[str, int]] = {}
 
-    def gone(self, name: str) -> None:
+    def forget(self, name: str) -> None:
         """The request was deleted, or is not one to approve any more."""
         self._reported.pop(name, None)
 
@@ -64,7 +64,7 @@ class Verdicts:
             update = item.updated(added=added, without=claim.WAITING, other_conditions=other_conditions)
             self._requests.wrote(await certificate_requests.write(self._client, update, "approval"))
             self._decisions.labels(item.spec.signer_name, reason).inc()
-        self.gone(item.metadata.name)
+        self.forget(item.metadata.name)
 
     async def deny_if_revoked(self, item: signing_requests.Request, facts: kubelet.Facts) -> bool:
         """Deny it if a Revocation refuses it (3); whether that was so."""

@@ -7,7 +7,7 @@ new one. Whose Event it is, and what it says, is no matter.
 
 from __future__ import annotations
 
-import datetime as dt
+import datetime
 
 import msgspec
 
@@ -17,8 +17,8 @@ from handfast.controllers import loop, timed
 from handfast.runtime import clock as clocks
 
 NAME = "event-ttl-controller"
-TTL = dt.timedelta(hours=1)
-_LAST = dt.datetime.max.replace(tzinfo=dt.UTC) - TTL
+TTL = datetime.timedelta(hours=1)
+_LAST = datetime.datetime.max.replace(tzinfo=datetime.UTC) - TTL
 
 
 class _Series(msgspec.Struct, rename="camel", frozen=True, gc=False):
@@ -37,7 +37,7 @@ class Event(msgspec.Struct, rename="camel", frozen=True, gc=False):
     event_time: str | None = None
     series: _Series | None = None
 
-    def last(self) -> dt.datetime | None:
+    def last(self) -> datetime.datetime | None:
         texts = (
             self.metadata.creation_timestamp,
             self.last_timestamp,
@@ -46,7 +46,7 @@ class Event(msgspec.Struct, rename="camel", frozen=True, gc=False):
         )
         return max((instant for text in texts if (instant := _instant(text)) is not None), default=None)
 
-    def due(self) -> dt.datetime:
+    def due(self) -> datetime.datetime:
         """When it is deleted; an Event that tells no time is old."""
         last = self.last()
         if last is None:
@@ -57,7 +57,7 @@ class Event(msgspec.Struct, rename="camel", frozen=True, gc=False):
 _events = msgspec.json.Decoder(Event)
 
 
-def _instant(text: str | None) -> dt.datetime | None:
+def _instant(text: str | None) -> datetime.datetime | None:
     try:
         return objects.parse_timestamp(text) if text else None
     except ValueError:
@@ -71,7 +71,7 @@ class EventTTL:
         self._client = client
         self._clock = clock
 
-    async def reconcile(self, key: partial.Key) -> dt.datetime | None:
+    async def reconcile(self, key: partial.Key) -> datetime.datetime | None:
         namespace, name = key
         with api.MISSING_OK:
             event = await self._client.view(resources.EVENTS, name, _events, namespace=namespace)

@@ -25,8 +25,8 @@ import structlog
 
 from handfast import errors
 from handfast.api import objects, resources
-from handfast.client import api, cache, memory, partial, watch
-from handfast.controllers import events, loop, served
+from handfast.client import api, cache, events, memory, partial, watch
+from handfast.controllers import loop, served
 from handfast.controllers.cluster import ownership
 
 NAME = "garbage-collector-controller"
@@ -48,6 +48,9 @@ _lists = msgspec.json.Decoder(api.Listing[partial.OwnedPartial])
 _MANY = 50
 # How long an orphaning deletion waits for what was written just before it to be seen.
 _SETTLE_SECONDS = 1.0
+# Until a server that does not have Handfast's own kinds is asked for them again.
+_WITHOUT_SECONDS = 60.0
+_OWN = frozenset(served.own())
 
 
 class GarbageCollector:
@@ -274,7 +277,8 @@ class _CustomResources:
     def changed(self, old: served.Definition | None, new: served.Definition | None) -> None:
         before = old.served() if old is not None else None
         after = new.served() if new is not None else None
-        if before == after:
+        # Handfast's own are followed in any case.
+        if before == after or before in _OWN or after in _OWN:
             return
         if before is not None:
             self._following.pop(before).stop()
@@ -287,7 +291,13 @@ class _CustomResources:
 
 
 def source(resource: served.Served) -> watch.Source[partial.OwnedPartial]:
-    return watch.Source(resource=resource, view=partial.OwnedPartial, metadata=True)
+    return watch.Source(
+        resource=resource,
+        view=partial.OwnedPartial,
+        metadata=True,
+        if_served=resource in _OWN,
+        without_seconds=_WITHOUT_SECONDS,
+    )
 
 
 def definitions() -> watch.Source[served.Definition]:
@@ -302,7 +312,7 @@ def build(context: loop.Context) -> loop.Controller[str]:
     recorder = events.Recorder(context.client, context.clock, NAME)
     collector = GarbageCollector(context.client, graph, recorder, changed)
     controller: loop.Controller[str] = loop.Controller(NAME, collector.reconcile, clock=context.clock, workers=16)
-    for resource in served.builtin():
+    for resource in (*served.builtin(), *served.own()):
         # Nothing owns Events and they own nothing; they are also the most numerous.
         if resource.plural != "events":
             collector.know(resource)

@@ -132,11 +132,11 @@ class Namespaces:
         return left
 
     async def _resources(self) -> Sequence[served.Served]:
-        rows = [row for row in served.builtin() if row.namespaced]
+        rows = [*(row for row in served.builtin() if row.namespaced), *served.own()]
         async for page in self._client.pages(resources.CUSTOM_RESOURCE_DEFINITIONS, api.EVERYTHING, _definitions):
             custom = (definition.served() for definition in page.items)
             rows += [row for row in custom if row is not None and row.namespaced]
-        return rows
+        return tuple(dict.fromkeys(rows))
 
     async def _empty(self, resource: served.Served, namespace: str) -> list[_Held]:
         """Delete what there is; returns what is still there then."""

@@ -26,8 +26,8 @@ import structlog
 
 from handfast import errors
 from handfast.api import resources, status
-from handfast.client import api, cache
-from handfast.controllers import events, loop, node_leases, revoked, views
+from handfast.client import api, cache, events, revoked
+from handfast.controllers import loop, node_leases, views
 from handfast.rules.nodes import lifecycle, liveness
 
 NAME = "node-lifecycle-controller"
@@ -250,10 +250,10 @@ def build(context: loop.Context) -> loop.Controller[str]:
             controller.queue.add(node.metadata.name)
 
     leases = node_leases.follow(context, of_lease)
-    revocations = revoked.follow(context, of_revocations)
+    revocations = revoked.follow(context.informers, of_revocations)
     handler = NodeLifecycle(context, nodes, leases, revocations)
     controller: loop.Controller[str] = loop.Controller(NAME, handler.reconcile, clock=context.clock, workers=WORKERS)
-    controller.watches(nodes, lambda node: [node.metadata.name])
+    controller.watches(nodes, lambda node: [node.metadata.name], unless=views.only_rolled_out)
     controller.needs(leases)
     controller.uses(revocations)
     controller.queue.add(OURSELVES)

@@ -28,8 +28,8 @@ from collections.abc import Iterable
 import structlog
 
 from handfast.api import objects, resources
-from handfast.client import api, cache, partial, watch
-from handfast.controllers import events, loop
+from handfast.client import api, cache, events, partial, watch
+from handfast.controllers import loop
 from handfast.pki import jwt
 from handfast.rules.tokens import claims as rules
 from handfast.rules.tokens import service_accounts

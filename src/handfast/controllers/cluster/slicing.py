@@ -93,10 +93,16 @@ class PodStatus(_View, frozen=True, gc=False):
     conditions: tuple[PodCondition, ...] | None = None
 
 
-class Pod(_View, frozen=True, gc=False):
-    """A Pod, as far as being an endpoint goes."""
+class PodMeta(partial.LabelledMeta, frozen=True, gc=False):
+    """… and who keeps the Pod running: what a disruption budget wants to know."""
 
-    metadata: partial.LabelledMeta = partial.LabelledMeta()
+    owner_references: tuple[partial.OwnerReference, ...] | None = None
+
+
+class Pod(_View, frozen=True, gc=False):
+    """A Pod, as far as being an endpoint and being disrupted goes."""
+
+    metadata: PodMeta = PodMeta()
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
 

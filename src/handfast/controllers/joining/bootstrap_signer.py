@@ -24,8 +24,8 @@ from collections.abc import Mapping
 from handfast import errors
 from handfast.api import resources
 from handfast.bootstrap import cluster_info, jws, token_secrets
-from handfast.client import api, cache, partial
-from handfast.controllers import events, immutable, loop, views
+from handfast.client import api, cache, events, partial
+from handfast.controllers import immutable, loop, views
 from handfast.controllers.joining import signing_tokens
 from handfast.runtime import clock as clocks
 
@@ -67,13 +67,13 @@ class BootstrapSigner:
         client: api.Client,
         clock: clocks.Clock,
         config_maps: cache.Informer[views.ConfigMap],
-        held: signing_tokens.Tokens,
+        tokens: signing_tokens.Tokens,
         complaints: signing_tokens.Complaints,
     ) -> None:
         self._client = client
         self._clock = clock
         self._config_maps = config_maps
-        self._held = held
+        self._tokens = tokens
         self._complaints = complaints
         self._recorder = events.Recorder(client, clock, NAME)
         self._immutable = immutable.Immutable(self._recorder, NAME)
@@ -134,7 +134,7 @@ class BootstrapSigner:
         self._remembered.begin()
         return cluster_info.signatures(
             content,
-            self._held.signing(),
+            self._tokens.signing(),
             self._clock.now(),
             cluster_info.MAX_DATA - taken,
             sign=self._remembered.sign,
@@ -172,7 +172,7 @@ class BootstrapSigner:
         self._reported = content if fault else ""
 
     def _complain(self, left_out: tuple[str, ...]) -> None:
-        metas = {token_id: self._held.meta(token_id) for token_id in left_out}
+        metas = {token_id: self._tokens.meta(token_id) for token_id in left_out}
         now = {token_id: meta for token_id, meta in metas.items() if meta is not None}
         for token_id, meta in self._left_out.items():
             if token_id not in now:
@@ -197,16 +197,16 @@ def _without_signatures(data: Mapping[str, str]) -> dict[str, str]:
 def build(context: loop.Context) -> loop.Controller[str]:
     config_maps = context.informers.get(views.CLUSTER_INFO)
     complaints = signing_tokens.Complaints(lambda: controller.queue.add(TELL))
-    held = signing_tokens.Tokens(complaints, lambda: controller.queue.add(SIGN))
-    handler = BootstrapSigner(context.client, context.clock, config_maps, held, complaints)
+    tokens = signing_tokens.Tokens(complaints, lambda: controller.queue.add(SIGN))
+    handler = BootstrapSigner(context.client, context.clock, config_maps, tokens, complaints)
     controller: loop.Controller[str] = loop.Controller(NAME, handler.reconcile, clock=context.clock, workers=2)
-    context.informers.follow(signing_tokens.TOKENS, held)
+    context.informers.follow(signing_tokens.TOKENS, tokens)
     context.informers.follow(signing_tokens.ELSEWHERE, signing_tokens.Strays(complaints, token_secrets.WRONG_NAMESPACE))
     context.informers.follow(
         signing_tokens.OF_ANOTHER_TYPE,
         signing_tokens.Strays(complaints, token_secrets.WRONG_TYPE, token_secrets.is_meant),
     )
     # Without the tokens every signature would look like one too many.
-    controller.needs(held)
+    controller.needs(tokens)
     controller.watches(config_maps, lambda _: [SIGN])
     return controller

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Publishes where this cluster is and whom to trust, as the kubeconfig in ConfigMap `kube-public/cluster-info`.
 
-What was deleted is made again and what was edited is restored; an Event says so, and how to publish something else. After a
-restart with other addresses or another CA, newcomers learn of them. It touches no other key, so that signatures stay until they
+What was deleted is made again at once. What somebody changed stays for `RESTORE_SECONDS`, in which it is signed as it is
+(`bootstrap_signer`): whoever changes it on purpose, and stops this controller meanwhile, is not undone. Then it is restored, and
+an Event says so, and how to publish something else. After a restart with other addresses or another CA, newcomers learn of them. It touches no other key, so that signatures stay until they
 are made anew (`bootstrap_signer`). It lets nobody read the ConfigMap: that is policy. An immutable ConfigMap gets an Event, and
 is left (`immutable`). The CA bundle and the addresses come as arguments; the cluster's identifier is the UID of the namespace
 kube-system.
@@ -16,14 +17,15 @@ import structlog
 
 from handfast.api import resources, status
 from handfast.bootstrap import cluster_info
-from handfast.client import api, cache
-from handfast.controllers import events, immutable, loop, views
+from handfast.client import api, cache, events
+from handfast.controllers import immutable, loop, views
 from handfast.runtime import clock as clocks
 
 NAME = "cluster-info-publisher-controller"
 KEY = "publish"
 _SYSTEM = "kube-system"
 _LOOK_AGAIN_SECONDS = 10.0
+RESTORE_SECONDS = 5.0
 RESTORED = "ClusterInfoRestored"
 _RESTORED_MESSAGE = (
     f"the key {cluster_info.KUBECONFIG_KEY} was changed by somebody else, and was set back to the addresses and the CA of "
@@ -48,6 +50,7 @@ class Publisher:
         ca: bytes,
     ) -> None:
         self._client = client
+        self._clock = clock
         self._namespaces = namespaces
         self._config_maps = config_maps
         self._servers = tuple(servers)
@@ -56,6 +59,8 @@ class Publisher:
         self._immutable = immutable.Immutable(self._recorder, NAME)
         # Whether what this process wants was there before: what differs then was changed by somebody else.
         self._published = False
+        # Since when what is there is somebody else's, by the monotonic clock.
+        self._changed: float | None = None
 
     async def reconcile(self, _key: str) -> float | None:
         system = self._namespaces.get("", _SYSTEM)
@@ -66,10 +71,21 @@ class Publisher:
         seen = self._config_maps.get(cluster_info.NAMESPACE, cluster_info.NAME)
         if seen is not None and (seen.data or {}).items() >= wanted.items():
             self._published = True
+            self._changed = None
             return None
+        if (left := self._left_as_it_is(seen)) > 0:
+            return left
         await self._write(wanted)
         # A ConfigMap that comes and goes while the watch is interrupted is never shown: no event would come of it.
         return _LOOK_AGAIN_SECONDS
+
+    def _left_as_it_is(self, seen: views.ConfigMap | None) -> float:
+        """For how many seconds somebody else's text stays; what is missing does not."""
+        if not self._published or seen is None or cluster_info.KUBECONFIG_KEY not in (seen.data or {}):
+            return 0.0
+        now = self._clock.monotonic()
+        self._changed = now if self._changed is None else self._changed
+        return self._changed + RESTORE_SECONDS - now
 
     async def _write(self, wanted: dict[str, str]) -> None:
         config_map = await self._client.find(resources.CONFIG_MAPS, cluster_info.NAME, namespace=cluster_info.NAMESPACE)

@@ -18,8 +18,7 @@ import msgspec
 from handfast import errors
 from handfast.api import objects, resources
 from handfast.bootstrap import cluster_info, token_secrets, tokens
-from handfast.client import api, partial, watch
-from handfast.controllers import events
+from handfast.client import api, events, partial, watch
 
 SECRET_FAULT = "secret"  # noqa: S105 - a topic
 STRAY_FAULT = "stray"

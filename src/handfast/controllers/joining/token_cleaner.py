@@ -13,7 +13,7 @@ When a timer fires, the Secret is looked at again, and deleted only as it was se
 
 from __future__ import annotations
 
-import datetime as dt
+import datetime
 
 import msgspec
 
@@ -37,7 +37,7 @@ class View(msgspec.Struct, frozen=True, gc=False):
     metadata: partial.Meta = partial.Meta()
     data: _Data | None = None
 
-    def due(self) -> dt.datetime | None:
+    def due(self) -> datetime.datetime | None:
         """See `_due`."""
         text = self.data.expiration if self.data is not None else None
         if not text:
@@ -52,7 +52,7 @@ _SOURCE = watch.Source(
 )
 
 
-def _due(document: object) -> dt.datetime | None:
+def _due(document: object) -> datetime.datetime | None:
     """When the token expires: at once where that cannot be read, None where it has no end."""
     try:
         return tokens.parse_expiration(tokens.read(document).expiration)
@@ -67,7 +67,7 @@ class TokenCleaner:
         self._client = client
         self._clock = clock
 
-    async def reconcile(self, name: str) -> dt.datetime | None:
+    async def reconcile(self, name: str) -> datetime.datetime | None:
         secret = await self._client.find(resources.SECRETS, name, namespace=tokens.NAMESPACE)
         # 1. it is a token
         if secret is None or not _is_token(secret, name):

@@ -38,8 +38,8 @@ import prometheus_client
 
 from handfast import errors
 from handfast.api import objects, signer_names, signing_requests
-from handfast.client import cache, machine_requests, partial
-from handfast.controllers import events, loop, node_leases, revoked
+from handfast.client import cache, events, machine_inventory, machine_requests, partial, revoked
+from handfast.controllers import loop, node_leases
 from handfast.controllers.certificates import living_nodes
 from handfast.controllers.certificates import requests as certificate_requests
 from handfast.controllers.certificates import verdicts as verdicts_module
@@ -53,7 +53,6 @@ from handfast.controllers.machines import (
     serving_judge,
     standing,
 )
-from handfast.controllers.machines import inventory as machine_inventory
 from handfast.controllers.machines import settings as machine_settings
 from handfast.rules.certificates import kubelet
 from handfast.rules.machines import approval, inventory, join_window, pressure, proofs, readmission
@@ -229,7 +228,7 @@ class MachineApprover:
 
     def gone(self, name: str) -> None:
         """The request was deleted, or is not one to approve any more."""
-        self._verdicts.gone(name)
+        self._verdicts.forget(name)
         self._guard.forget(name)
         for judge in self._judges.values():
             judge.gone(name)
@@ -303,10 +302,10 @@ def build(
     client, clock = context.client, context.clock
     requests = feed.of(context)
     settings = machine_settings.follow(context, join_within)
-    known = machine_inventory.follow(context, machines)
+    known = machine_inventory.follow(context.client, context.informers, machines)
     nodes = context.informers.get(client_requests.NODES)
     recorder = events.Recorder(client, clock, NAME)
-    revocations = revoked.follow(context)
+    revocations = revoked.follow(context.informers)
 
     async def reconcile(key: str) -> loop.Again:
         if key == SETTINGS:

@@ -12,8 +12,8 @@ from typing import Any, Final
 import msgspec
 
 from handfast.api import resources
-from handfast.client import cache, partial, watch
-from handfast.controllers import events, loop
+from handfast.client import cache, events, partial, watch
+from handfast.controllers import loop
 from handfast.controllers.machines import settings as machine_settings
 from handfast.rules.machines import bypass
 from handfast.rules.rbac import policy_rules

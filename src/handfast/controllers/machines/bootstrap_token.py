@@ -15,17 +15,16 @@ in (`cluster.service_account_tokens`, or the cluster's own). What was filled in 
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import prometheus_client
 import structlog
 
 from handfast.api import objects, resources, status
-from handfast.client import api, cache, partial, watch
-from handfast.controllers import events, loop, views
+from handfast.client import api, cache, events, partial, watch
+from handfast.controllers import loop, views
 from handfast.rules.machines import bootstrap_token as rules
 from handfast.rules.machines import bootstrapper
-from handfast.rules.tokens import service_accounts
 from handfast.runtime import clock as clocks
 
 NAME = "node-bootstrapper-token-controller"
@@ -104,22 +103,8 @@ class BootstrapToken:
         return rules.Seen(
             namespace is not None,
             ends=namespace is not None and namespace.terminating,
-            account=None if account is None else _account(account),
-            secret=None if secret is None else self._secret(secret),
-        )
-
-    def _secret(self, document: objects.Document) -> rules.Secret:
-        meta = objects.metadata(document)
-        annotations = meta.get("annotations") or {}
-        created = objects.parse_timestamp(meta["creationTimestamp"])
-        return rules.Secret(
-            meta["uid"],
-            str(document.get("type")),
-            annotations.get(service_accounts.ACCOUNT_NAME) or "",
-            annotations.get(service_accounts.ACCOUNT_UID) or "",
-            deleting=bool(meta.get("deletionTimestamp")),
-            digest=rules.digest((document.get("data") or {}).get("token") or ""),
-            age=(self._clock.now() - created).total_seconds(),
+            account=None if account is None else rules.read_account(account),
+            secret=None if secret is None else rules.read_secret(secret, self._clock.now()),
         )
 
     async def _take(self, step: rules.Step, account: objects.Document | None) -> None:
@@ -178,14 +163,6 @@ class BootstrapToken:
             api_version="v1", kind=document["kind"], name=meta["name"], namespace=meta["namespace"], uid=meta["uid"]
         )
         await self._recorder.record(regarding, reason, message, severity=severity)
-
-
-def _account(document: objects.Document) -> rules.Account:
-    meta = objects.metadata(document)
-    annotations: dict[str, Any] = meta.get("annotations") or {}
-    return rules.Account(
-        meta["uid"], bool(meta.get("deletionTimestamp")), rules.read(annotations.get(rules.MEMORY) or "")
-    )
 
 
 def build(context: loop.Context) -> loop.Controller[str]:

@@ -27,8 +27,8 @@ import prometheus_client
 import structlog
 
 from handfast.api import objects, resources
-from handfast.client import api, cache, partial, watch
-from handfast.controllers import events, immutable, loop
+from handfast.client import api, cache, events, partial, watch
+from handfast.controllers import immutable, loop
 from handfast.controllers.machines import client_ca_targets
 from handfast.pki import certificates, pem
 from handfast.rules import client_ca_bundle

@@ -34,9 +34,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from handfast.api import resources, signing_requests, status
-from handfast.client import api, cache, machine_proofs, machine_requests, partial, watch
+from handfast.client import api, cache, machine_inventory, machine_proofs, machine_requests, partial, watch
 from handfast.controllers.certificates import living_nodes
-from handfast.controllers.machines import inventory as machine_inventory
 from handfast.controllers.machines import rivals as followed_rivals
 from handfast.controllers.machines import standing as followed_standing
 from handfast.rules.certificates import kubelet
@@ -139,7 +138,7 @@ class ClientRequests:
 
     def gone(self, name: str) -> None:
         """The request was deleted, or is not one to approve any more."""
-        self._living.gone(name)
+        self._living.forget(name)
 
     def _marks(self, machine: inventory.Machine, facts: kubelet.Facts, verdict: approval.Verdict) -> Mapping[str, str]:
         key = approval.key_of(facts)

@@ -57,7 +57,7 @@ class KubeletDial:
         # 3. those who wait for one place share the next handshake
         return await self._lines.join(place, None)
 
-    async def _dial(self, place: serving.Place, waiting: Sequence[batches.Place[None, Chain]]) -> None:
+    async def _dial(self, place: serving.Place, waiting: Sequence[batches.Waiting[None, Chain]]) -> None:
         async with self._slots:
             chain = await self._presented(place)
         for each in waiting:

@@ -10,9 +10,7 @@ import contextlib
 import dataclasses
 from collections.abc import AsyncIterator
 
-from handfast.client import api, connection, transport
-from handfast.controllers import followed_files
-from handfast.controllers.machines import inventory
+from handfast.client import api, connection, followed_files, machine_inventory, transport
 from handfast.runtime import clock as clocks
 from handfast.runtime import files
 
@@ -20,7 +18,7 @@ from handfast.runtime import files
 class Management:
     """Where Machines are read and written; without a kubeconfig, where the Nodes are."""
 
-    def __init__(self, kubeconfig: str, options: inventory.Options, clock: clocks.Clock) -> None:
+    def __init__(self, kubeconfig: str, options: machine_inventory.Options, clock: clocks.Clock) -> None:
         self._kubeconfig = kubeconfig
         self._clock = clock
         self._link: transport.Transport | None = None

@@ -18,9 +18,9 @@ import prometheus_client
 import structlog
 
 from handfast.api import resources
-from handfast.client import api, cache
-from handfast.controllers import events, loop, views
-from handfast.controllers.machines import inventory as followed
+from handfast.client import api, cache, events
+from handfast.client import machine_inventory as followed
+from handfast.controllers import loop, views
 from handfast.rules.machines import inventory, linking
 
 NAME = "node-link-controller"
@@ -104,7 +104,7 @@ def _about(node: linking.Node) -> events.Regarding:
 
 def build(context: loop.Context, *, options: followed.Options = followed.DEFAULT) -> loop.Controller[str]:
     nodes = context.informers.get(views.ALL_NODES)
-    machines = followed.follow(context, options)
+    machines = followed.follow(context.client, context.informers, options)
     handler = NodeLink(context, nodes, machines)
     controller: loop.Controller[str] = loop.Controller(NAME, handler.reconcile, clock=context.clock)
 
@@ -115,6 +115,6 @@ def build(context: loop.Context, *, options: followed.Options = followed.DEFAULT
                     controller.queue.add(name)
 
     machines.subscribe(of_machine)
-    controller.watches(nodes, lambda node: [node.metadata.name])
+    controller.watches(nodes, lambda node: [node.metadata.name], unless=views.only_rolled_out)
     controller.uses(machines)
     return controller

@@ -21,9 +21,9 @@ import msgspec
 
 from handfast import errors
 from handfast.api import resources, signing_requests
-from handfast.client import api, cache, partial, watch
+from handfast.client import api, cache, machine_inventory, partial, watch
 from handfast.controllers import loop, views
-from handfast.controllers.machines import dials, inventory, kubelet_dial
+from handfast.controllers.machines import dials, kubelet_dial
 from handfast.pki import bundles, pem
 from handfast.rules.certificates import kubelet
 from handfast.rules.machines import approval, bootstrapper, serving
@@ -73,7 +73,7 @@ class ServingJudge:
         self,
         client: api.Client,
         clock: clocks.Clock,
-        machines: inventory.Inventory,
+        machines: machine_inventory.Inventory,
         egress: cache.Informer[EgressIP],
         authority: cache.Informer[views.ConfigMap],
         *,
@@ -183,7 +183,7 @@ def _asking(facts: kubelet.Facts, form: Sequence[kubelet.Check]) -> approval.Ver
 
 def follow(
     context: loop.Context,
-    machines: inventory.Inventory,
+    machines: machine_inventory.Inventory,
     *,
     kubelet_ca: bytes,
     dial: kubelet_dial.KubeletDial | None = None,

@@ -22,8 +22,8 @@ import prometheus_client
 
 from handfast import errors
 from handfast.api import resources, signing_requests, status
-from handfast.client import api, cache, watch
-from handfast.controllers import events, loop, views
+from handfast.client import api, cache, events, watch
+from handfast.controllers import loop, views
 from handfast.rules.machines import bootstrapper, join_window, ownership, settings
 
 FORBIDDEN: Final = "SettingsForbidden"

@@ -21,6 +21,7 @@ _RESOURCES: Final = {"ConfigMap": resources.CONFIG_MAPS, "Secret": resources.SEC
 
 class _Meta(partial.Meta, frozen=True, gc=False):
     creation_timestamp: str | None = None
+    annotations: dict[str, str] | None = None
 
 
 class View(msgspec.Struct, frozen=True, gc=False):
@@ -48,7 +49,7 @@ class Standing:
             item = informer.get(*place[1:])
             at = (
                 None
-                if item is None
+                if item is None or not standing.counts(place, item.metadata.annotations or {})
                 else standing.instant(item.metadata.creation_timestamp, item.metadata.deletion_timestamp)
             )
             if at is not None and not informer.refusal:

@@ -7,7 +7,7 @@ plane is stopped, `cli.ca` serves its API to the rotation alone. It prints nothi
 
 1. `--unsafe-skip-wait` skips what a step waits for. It skips no step: publishing is always done before the switch.
 2. The step is written down, then done, then written down as done. After a crash the same call does it again.
-3. Before a CA is retired, everything of the control plane itself is of the other one, and is being served.
+3. Before a CA is retired, the control plane serves and logs in with certificates of the CA that stays.
 4. Files are changed while nobody else changes keys (`preparation.locked`), and one rotation has one caller at a time.
 5. What a crash left of unfinished writes goes with the last step: it may be a key.
 6. The running API server and controllers notice files by themselves. A step is done only when what they show is what the
@@ -23,48 +23,31 @@ plane is stopped, `cli.ca` serves its API to the rotation alone. It prints nothi
 | a holder of the old token key | fresh tokens of it | be believed after its end | retire: file of public keys | test_a_retired_key_is_gone |
 | who reads the disk later | a temporary file of a crash | have the old key | 5 | test_leftovers_go_with_the_last_step |
 | another user of the machine | a shell | read the next key before it signs | modes | test_keys_are_private |
-| who restores an old backup | the old key in the key file | have the old CA sign beside a state that says otherwise | `files`: what does not fit together changes nothing | test_a_key_that_does_not_fit_changes_nothing |
+| who restores an old backup | the old key in the key file | have the old CA sign beside a state that says otherwise | `trust_files`: what does not fit together changes nothing | test_a_key_that_does_not_fit_changes_nothing |
 | who damages the state | a broken state file | have the wrong CA retired | decode | test_a_damaged_state_is_refused |
 | an operator in a hurry | `--all` | lock out nodes that have not renewed | waits | test_retiring_waits_for_renewals |
 | … | … | lock out nodes that never received the new certificate | waits | test_retiring_waits_for_nodes_that_are_off |
-| an operator in a hurry | two terminals | do two steps at once | 4 | test_two_callers_take_turns |
-| who edits the client CAs meanwhile | trust | have their CA removed or kept by the rotation | `objects`: only the one CA that is meant | test_other_client_cas_stay |
+| an operator in a hurry | two terminals | do two steps at once | 4 | test_while_one_caller_is_at_work_a_second_is_refused |
+| who edits the client CAs meanwhile | trust | have their CA removed or kept by the rotation | `trust_objects`: only the one CA that is meant | test_other_client_cas_stay |
 """
 
 from __future__ import annotations
 
 import contextlib
-import datetime as dt
+import datetime
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from handfast import errors
-from handfast.datadir import layout, preparation
-from handfast.datadir import own_certificates as own
-from handfast.datadir.rotation import files as rotation_files
-from handfast.datadir.rotation import steps
+from handfast.datadir import layout, own_certificates, preparation
+from handfast.datadir.rotation import steps, trust_files
 from handfast.rules import trust_rotation
 from handfast.runtime import files, following
 
 # 3. by then, credentials that were replaced are in use
-_NOTICE_TIME: Final = dt.timedelta(seconds=following.SECONDS * 2 + 2)
+_NOTICE_TIME: Final = datetime.timedelta(seconds=following.SECONDS * 2 + 2)
 
 Step = trust_rotation.Step
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
-    """The outcome of one call.
-
-    `did` and `actions`: the step that was done, and what it did. `next` and `waits`: the next step, and why it does not begin
-    yet. `next` is None when the rotation is over.
-    """
-
-    did: Step | None = None
-    actions: tuple[str, ...] = ()
-    next: Step | None = None
-    waits: tuple[trust_rotation.Wait, ...] = ()
 
 
 class Rotation:
@@ -75,7 +58,7 @@ class Rotation:
         self._target = target
         self._running = control_plane.running
         self._clock = control_plane.clock
-        self._directory = rotation_files.RotationDirectory.of(place, target)
+        self._directory = trust_files.RotationDirectory.of(place, target)
         self._steps = steps.STEPS_OF_TARGET[target](place, self._directory, control_plane)
 
     @contextlib.contextmanager
@@ -88,16 +71,16 @@ class Rotation:
         finally:
             lock.release()
 
-    async def advance(self, *, skip_waits: bool = False) -> Report:
+    async def advance(self, *, skip_waits: bool = False) -> trust_rotation.Report:
         """Do the next step, or say what it waits for."""
         state = self._directory.read() or trust_rotation.State(target=self._target, old=self._steps.signing())
         waits = await self._waits(state)
         # 1. waiting may be skipped
         if waits and not skip_waits:
-            return Report(next=state.next, waits=waits)
+            return trust_rotation.Report(next=state.next, waits=waits)
         return await self._do(state)
 
-    async def undo(self) -> Report:
+    async def undo(self) -> trust_rotation.Report:
         """Do the first step of the way back."""
         state = self._directory.read()
         if state is None:
@@ -115,7 +98,7 @@ class Rotation:
             observed = await self._steps.observe()
         return trust_rotation.waits(state, observed, self._clock.now())
 
-    async def _do(self, state: trust_rotation.State) -> Report:
+    async def _do(self, state: trust_rotation.State) -> trust_rotation.Report:
         step = state.next
         # 2. written down before it is done
         state = trust_rotation.begin(state, step, self._clock.now())
@@ -123,7 +106,7 @@ class Rotation:
         # 3. the control plane uses what stays
         if step is Step.RETIRE:
             await self._until_noticed(state)
-        work = own.Work(place=self._place, now=self._clock.now())
+        work = own_certificates.Work(place=self._place, now=self._clock.now())
         # 4. while nobody else changes keys
         with preparation.locked(self._place):
             state = self._steps.change_files(work, step, state)
@@ -135,11 +118,11 @@ class Rotation:
         actions += await self._steps.change_objects(step, state)
         if step in steps.LAST:
             self._directory.remove()
-            return Report(did=step, actions=(*actions, "the keys of the rotation removed"))
+            return trust_rotation.Report(did=step, actions=(*actions, "the keys of the rotation removed"))
         # 2. written down as done
         state = trust_rotation.finish(state, step, self._clock.now())
         self._directory.write(state)
-        return Report(did=step, actions=tuple(actions), next=state.next, waits=await self._waits(state))
+        return trust_rotation.Report(did=step, actions=tuple(actions), next=state.next, waits=await self._waits(state))
 
     async def _until_noticed(self, state: trust_rotation.State) -> None:
         """Wait until credentials that were replaced are in use (3)."""

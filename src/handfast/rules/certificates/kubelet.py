@@ -10,16 +10,18 @@ A node client request (`nodeclient`):
 3. The common name is `system:node:` and the name of a node: a DNS subdomain, of 253 characters at most.
 4. It has no alternative names of any form.
 5. The usages are exactly digital signature and client auth, with or without key encipherment.
-A renewal (`selfnodeclient`) is one that also
-6. was sent by the user that the common name names.
-A node serving request (`selfnodeserver`) is for the signer kubernetes.io/kubelet-serving, holds to 2, 3 and 6, and:
-7. It has a DNS name or an address, and neither e-mail address nor URI.
-8. The usages are exactly digital signature and server auth, with or without key encipherment.
-9. Every name and address is one of the Node's own addresses, as whole names; a wildcard never is.
-10. None of them is of every machine (loopback, unspecified, link-local, multicast, `localhost`), of a Service in the
-    cluster, such as the API server's `kubernetes.default.svc`, or `reserved`: what the caller knows to be another's.
 
-A node reports its addresses itself. Check 9 keeps a node from names that it never claimed in public, and 10 from claiming
+A node serving request (`selfnodeserver`) is for the signer kubernetes.io/kubelet-serving, holds to 2 and 3, and:
+6. It has a DNS name or an address, and neither e-mail address nor URI.
+7. The usages are exactly digital signature and server auth, with or without key encipherment.
+8. Every name and address is one of the Node's own addresses, as whole names; a wildcard never is.
+9. None of them is of every machine (loopback, unspecified, link-local, multicast, `localhost`), of a Service in the
+   cluster, such as the API server's `kubernetes.default.svc`, or `reserved`: what the caller knows to be another's.
+
+A renewal (`selfnodeclient`) is a node client request for which 10 holds as well. A serving request needs it, too:
+10. It was sent by the user that the common name names.
+
+A node reports its addresses itself. Check 8 keeps a node from names that it never claimed in public, and 9 from claiming
 what is known to be another's. Nothing keeps it from claiming the rest: whoever grants `selfnodeserver` by a role decides
 that this is enough.
 
@@ -31,12 +33,12 @@ that this is enough.
 | … | … | the name of a person or service account | 3 | test_node_client |
 | … | … | a name of no node, or one that fills the ledger or a terminal | 3 | test_node_client |
 | … | … | serve as the API server with its client certificate | 4, 5 | test_node_client |
-| a node | its client certificate | renew as another node | 6; `nodeclient` is not its to use | test_a_renewal_is_sent_by_the_user_that_it_names |
-| a node | its client certificate | a serving certificate for another's name | 9 | test_a_serving_request_fails_at_the_one_check_that_it_breaks |
-| … | … | a wildcard, an e-mail address or a SPIFFE id | 7, 9 | test_a_serving_request_fails_at_the_one_check_that_it_breaks |
-| … | and its own Node's status | to serve as the API server, another node or `localhost` | 10 | test_never_a_nodes |
-| a joining machine | a bootstrap token | a serving certificate in a node's name | 6 | test_a_serving_request_fails_at_the_one_check_that_it_breaks |
-| a node that is not registered | its client certificate | any serving certificate | 9 | test_serving_without_a_node |
+| a node | its client certificate | renew as another node | 10; `nodeclient` is not its to use | test_a_renewal_is_sent_by_the_user_that_it_names |
+| a node | its client certificate | a serving certificate for another's name | 8 | test_a_serving_request_fails_at_the_one_check_that_it_breaks |
+| … | … | a wildcard, an e-mail address or a SPIFFE id | 6, 8 | test_a_serving_request_fails_at_the_one_check_that_it_breaks |
+| … | and its own Node's status | to serve as the API server, another node or `localhost` | 9 | test_never_a_nodes |
+| a joining machine | a bootstrap token | a serving certificate in a node's name | 10 | test_a_serving_request_fails_at_the_one_check_that_it_breaks |
+| a node that is not registered | its client certificate | any serving certificate | 8 | test_serving_without_a_node |
 """
 
 from __future__ import annotations
@@ -54,6 +56,19 @@ SELF_NODE_CLIENT = "selfnodeclient"
 NODE_CLIENT = "nodeclient"
 SELF_NODE_SERVER = "selfnodeserver"
 
+_SIGNER_OF: Mapping[str, str] = {
+    SELF_NODE_CLIENT: signer_names.KUBELET_CLIENT,
+    NODE_CLIENT: signer_names.KUBELET_CLIENT,
+    SELF_NODE_SERVER: signer_names.KUBELET_SERVING,
+}
+# By signer; of the permissions of one signer the last above counts, which is the widest.
+_WIDEST: Mapping[str, str] = {signer: permission for permission, signer in _SIGNER_OF.items()}
+_MESSAGES: Mapping[str, str] = {
+    SELF_NODE_CLIENT: "Auto approving self kubelet client certificate after SubjectAccessReview.",
+    NODE_CLIENT: "Auto approving kubelet client certificate after SubjectAccessReview.",
+    SELF_NODE_SERVER: "Auto approving self kubelet serving certificate after SubjectAccessReview.",
+}
+
 CLIENT_USAGES = frozenset({usages.DIGITAL_SIGNATURE, usages.CLIENT_AUTH})
 SERVING_USAGES = frozenset({usages.DIGITAL_SIGNATURE, usages.SERVER_AUTH})
 
@@ -64,11 +79,11 @@ COMMON_NAME = "common name"
 NO_SANS = "no alternative names"
 HAS_SANS = "alternative names"
 USAGES = "usages"
-REQUESTER = "requester"
 ADDRESSES = "node addresses"
 RESERVED = "reserved names"
+REQUESTER = "requester"
 
-# 10. names below a dot are those of Services, and of this machine by RFC 6761
+# 9. names below a dot are those of Services, and of this machine by RFC 6761
 _NEVER = frozenset({"localhost", "kubernetes", "kubernetes.default"})
 _NEVER_BELOW = (".localhost", ".svc", ".svc.cluster.local")
 # What is reserved where nothing is known to be another's.
@@ -139,8 +154,8 @@ def candidates(
     """
     recognised = []
     for permission, message in _MESSAGES.items():
-        # 1. and 6. tell the kinds apart; a request of another kind is not looked at any further
-        if _SIGNERS[permission] != facts.signer_name or not _is_sent_by_its_node(facts, permission):
+        # 1. and 10. tell the kinds apart; a request of another kind is not looked at any further
+        if _SIGNER_OF[permission] != facts.signer_name or not _is_sent_by_its_node(facts, permission):
             continue
         run = checks(facts, permission, addresses, reserved)
         if all(check.passed for check in run):
@@ -155,7 +170,7 @@ def widest_permission(signer_name: str) -> str | None:
 
 def permissions(signer_name: str) -> tuple[str, ...]:
     """Every permission that requests for a signer can be approved by."""
-    return tuple(permission for permission, wanted in _SIGNERS.items() if wanted == signer_name)
+    return tuple(permission for permission, wanted in _SIGNER_OF.items() if wanted == signer_name)
 
 
 def checks(
@@ -164,42 +179,36 @@ def checks(
     """All checks of one kind, in order. One that fails does not end the list."""
     run = [*_form_checks(facts, permission)]
     if permission == SELF_NODE_SERVER:
-        # 9. addresses of the Node; 10. nobody else's
-        run += [_addresses(facts.request.sans, addresses), reserved_check(facts.request.sans, reserved)]
-    return (*run, *_requester(facts, permission))
+        # 8. addresses of the Node; 9. nobody else's
+        run += [_addresses_check(facts.request.sans, addresses), reserved_check(facts.request.sans, reserved)]
+    return (*run, *_requester_checks(facts, permission))
 
 
 def checks_without_addresses(facts: Facts, permission: str) -> tuple[Check, ...]:
-    """The checks of one kind without 9 and 10: for whoever knows better what a node's addresses are than its Node."""
-    return (*_form_checks(facts, permission), *_requester(facts, permission))
+    """The checks of one kind without 8 and 9: for whoever knows better what a node's addresses are than its Node."""
+    return (*_form_checks(facts, permission), *_requester_checks(facts, permission))
 
 
 def _form_checks(facts: Facts, permission: str) -> tuple[Check, ...]:
-    if permission not in _SIGNERS:
-        raise errors.Misuse(f"{permission!r} is no permission of the approver; one of: {', '.join(_SIGNERS)}")
-    wanted = _SIGNERS[permission]
+    if permission not in _SIGNER_OF:
+        raise errors.Misuse(f"{permission!r} is no permission of the approver; one of: {', '.join(_SIGNER_OF)}")
+    wanted = _SIGNER_OF[permission]
     return (
         # 1. for the signer of this kind
         Check(SIGNER, facts.signer_name == wanted, f"{facts.signer_name} is to be {wanted}"),
         # 2. the one organization, and no other attribute
-        _organization(facts),
+        _organization_check(facts),
         # 3. the name of a node
-        _common_name(facts),
-        *(_serving(facts) if permission == SELF_NODE_SERVER else _client(facts)),
+        _common_name_check(facts),
+        *(_serving_checks(facts) if permission == SELF_NODE_SERVER else _client_checks(facts)),
     )
 
 
-def _requester(facts: Facts, permission: str) -> tuple[Check, ...]:
-    if permission == NODE_CLIENT:
-        return ()
-    # 6. sent by the node itself
-    compared = f"{facts.username!r} is to be the common name {facts.request.subject.common_name!r}"
-    return (Check(REQUESTER, _is_sent_by_its_node(facts, permission), compared),)
-
-
-def _is_sent_by_its_node(facts: Facts, permission: str) -> bool:
-    """Whether the node itself sent the request, for the kinds that need it (6)."""
-    return permission == NODE_CLIENT or facts.username == facts.request.subject.common_name
+def _organization_check(facts: Facts) -> Check:
+    others = foreign_attributes(facts)
+    beside = f" with {', '.join(others)} beside it" if others else ""
+    compared = f"{_list(facts.request.subject.organizations)}{beside} is to be [{user_names.NODES}]"
+    return Check(ORGANIZATION, has_node_organization(facts) and not others, compared + (" alone" if others else ""))
 
 
 def has_node_organization(facts: Facts) -> bool:
@@ -212,6 +221,16 @@ def foreign_attributes(facts: Facts) -> tuple[str, ...]:
     return facts.request.subject.other_types
 
 
+def _common_name_check(facts: Facts) -> Check:
+    # 3. the prefix, then the name of a node
+    wrong = wrong_node_name(facts) if has_node_prefix(facts) else None
+    compared = f"{facts.request.subject.common_name!r} is to begin with {user_names.NODE_PREFIX}"
+    if wrong is not None:
+        # Not the name itself, which may be as long as a request.
+        compared = f"what follows {user_names.NODE_PREFIX} is no name of a node: {wrong}"
+    return Check(COMMON_NAME, has_node_prefix(facts) and wrong is None, compared)
+
+
 def has_node_prefix(facts: Facts) -> bool:
     """Whether the common name begins as that of a node (3)."""
     return facts.request.subject.common_name.startswith(user_names.NODE_PREFIX)
@@ -222,19 +241,66 @@ def wrong_node_name(facts: Facts) -> str | None:
     return objects.dns_subdomain(facts.node_name)
 
 
+def _client_checks(facts: Facts) -> list[Check]:
+    sans = facts.request.sans
+    return [
+        # 4. no alternative names
+        Check(NO_SANS, not sans, f"{_list(sans.texts())} is to be []"),
+        # 5. the usages of a client
+        _usages_check(facts, CLIENT_USAGES),
+    ]
+
+
+def _serving_checks(facts: Facts) -> list[Check]:
+    sans = facts.request.sans
+    # 6. a DNS name or an address, and nothing else
+    good = bool(sans.dns or sans.ip) and not (sans.email or sans.uri)
+    compared = f"{_list(sans.texts())} is to hold a DNS name or an address, and neither e-mail address nor URI"
+    return [
+        Check(HAS_SANS, good, compared),
+        # 7. the usages of a server
+        _usages_check(facts, SERVING_USAGES),
+    ]
+
+
+def _usages_check(facts: Facts, wanted: frozenset[str]) -> Check:
+    compared = f"{_list(sorted(facts.usages))} is to be {_list(sorted(wanted))}, with or without key encipherment"
+    return Check(USAGES, has_usages(facts, wanted), compared)
+
+
 def has_usages(facts: Facts, wanted: frozenset[str]) -> bool:
-    """Whether the usages are exactly those wanted, with or without key encipherment (5, 8)."""
+    """Whether the usages are exactly those wanted, with or without key encipherment (5, 7)."""
     return facts.usages in (wanted, wanted | {usages.KEY_ENCIPHERMENT})
 
 
+def _addresses_check(sans: names.Sans, addresses: Sequence[str] | None) -> Check:
+    # 8. addresses of the Node
+    if addresses is None:
+        return Check(ADDRESSES, False, "the Node is not registered, so that none of its addresses is known")
+    foreign = not_of_the_node(sans, addresses)
+    if foreign:
+        return Check(ADDRESSES, False, f"{_list(foreign)} is not among the Node's addresses {_list(addresses)}")
+    return Check(ADDRESSES, True, f"all are among the Node's addresses {_list(addresses)}")
+
+
 def not_of_the_node(sans: names.Sans, addresses: Sequence[str]) -> list[str]:
-    """Those DNS names and IP addresses that are not among a Node's addresses (9)."""
+    """Those DNS names and IP addresses that are not among a Node's addresses (8)."""
     known = {canonical(address) for address in addresses if not address.startswith("*")}
     return [text for text in (*sans.dns, *map(str, sans.ip)) if canonical(text) not in known]
 
 
+def reserved_check(sans: names.Sans, reserved: frozenset[str] = NO_NAMES) -> Check:
+    """Whether none of the names is of every machine, of a Service or `reserved` (9)."""
+    taken = withheld(sans, reserved)
+    if taken:
+        return Check(
+            RESERVED, False, f"{_list(taken)} is of every machine, of a Service, of the API server or another Node"
+        )
+    return Check(RESERVED, True, "none is known to be another's")
+
+
 def withheld(sans: names.Sans, reserved: frozenset[str]) -> list[str]:
-    """Those DNS names and IP addresses that no Node is given (10)."""
+    """Those DNS names and IP addresses that no Node is given (9)."""
     others = {canonical(text) for text in reserved}
     compared = ((text, canonical(text)) for text in (*sans.dns, *map(str, sans.ip)))
     return [text for text, name in compared if name in others or _is_never_a_nodes(name)]
@@ -246,68 +312,17 @@ def _is_never_a_nodes(name: names.IP | str) -> bool:
     return name.is_loopback or name.is_unspecified or name.is_link_local or name.is_multicast
 
 
-def _organization(facts: Facts) -> Check:
-    others = foreign_attributes(facts)
-    beside = f" with {', '.join(others)} beside it" if others else ""
-    compared = f"{_list(facts.request.subject.organizations)}{beside} is to be [{user_names.NODES}]"
-    return Check(ORGANIZATION, has_node_organization(facts) and not others, compared + (" alone" if others else ""))
+def _requester_checks(facts: Facts, permission: str) -> tuple[Check, ...]:
+    if permission == NODE_CLIENT:
+        return ()
+    # 10. sent by the node itself
+    compared = f"{facts.username!r} is to be the common name {facts.request.subject.common_name!r}"
+    return (Check(REQUESTER, _is_sent_by_its_node(facts, permission), compared),)
 
 
-def _common_name(facts: Facts) -> Check:
-    # 3. the prefix, then the name of a node
-    wrong = wrong_node_name(facts) if has_node_prefix(facts) else None
-    compared = f"{facts.request.subject.common_name!r} is to begin with {user_names.NODE_PREFIX}"
-    if wrong is not None:
-        # Not the name itself, which may be as long as a request.
-        compared = f"what follows {user_names.NODE_PREFIX} is no name of a node: {wrong}"
-    return Check(COMMON_NAME, has_node_prefix(facts) and wrong is None, compared)
-
-
-def _client(facts: Facts) -> list[Check]:
-    sans = facts.request.sans
-    return [
-        # 4. no alternative names
-        Check(NO_SANS, not sans, f"{_list(sans.texts())} is to be []"),
-        # 5. the usages of a client
-        _usages(facts, CLIENT_USAGES),
-    ]
-
-
-def _serving(facts: Facts) -> list[Check]:
-    sans = facts.request.sans
-    # 7. a DNS name or an address, and nothing else
-    good = bool(sans.dns or sans.ip) and not (sans.email or sans.uri)
-    compared = f"{_list(sans.texts())} is to hold a DNS name or an address, and neither e-mail address nor URI"
-    return [
-        Check(HAS_SANS, good, compared),
-        # 8. the usages of a server
-        _usages(facts, SERVING_USAGES),
-    ]
-
-
-def _usages(facts: Facts, wanted: frozenset[str]) -> Check:
-    compared = f"{_list(sorted(facts.usages))} is to be {_list(sorted(wanted))}, with or without key encipherment"
-    return Check(USAGES, has_usages(facts, wanted), compared)
-
-
-def _addresses(sans: names.Sans, addresses: Sequence[str] | None) -> Check:
-    # 9. addresses of the Node
-    if addresses is None:
-        return Check(ADDRESSES, False, "the Node is not registered, so that none of its addresses is known")
-    foreign = not_of_the_node(sans, addresses)
-    if foreign:
-        return Check(ADDRESSES, False, f"{_list(foreign)} is not among the Node's addresses {_list(addresses)}")
-    return Check(ADDRESSES, True, f"all are among the Node's addresses {_list(addresses)}")
-
-
-def reserved_check(sans: names.Sans, reserved: frozenset[str] = NO_NAMES) -> Check:
-    """Whether none of the names is of every machine, of a Service or `reserved` (10)."""
-    taken = withheld(sans, reserved)
-    if taken:
-        return Check(
-            RESERVED, False, f"{_list(taken)} is of every machine, of a Service, of the API server or another Node"
-        )
-    return Check(RESERVED, True, "none is known to be another's")
+def _is_sent_by_its_node(facts: Facts, permission: str) -> bool:
+    """Whether the node itself sent the request, for the kinds that need it (10)."""
+    return permission == NODE_CLIENT or facts.username == facts.request.subject.common_name
 
 
 def canonical(text: str) -> names.IP | str:
@@ -321,17 +336,3 @@ def canonical(text: str) -> names.IP | str:
 
 def _list(texts: Sequence[str]) -> str:
     return f"[{', '.join(texts)}]"
-
-
-_SIGNERS: Mapping[str, str] = {
-    SELF_NODE_CLIENT: signer_names.KUBELET_CLIENT,
-    NODE_CLIENT: signer_names.KUBELET_CLIENT,
-    SELF_NODE_SERVER: signer_names.KUBELET_SERVING,
-}
-# By signer; of the permissions of one signer the last above counts, which is the widest.
-_WIDEST: Mapping[str, str] = {signer: permission for permission, signer in _SIGNERS.items()}
-_MESSAGES: Mapping[str, str] = {
-    SELF_NODE_CLIENT: "Auto approving self kubelet client certificate after SubjectAccessReview.",
-    NODE_CLIENT: "Auto approving kubelet client certificate after SubjectAccessReview.",
-    SELF_NODE_SERVER: "Auto approving self kubelet serving certificate after SubjectAccessReview.",
-}

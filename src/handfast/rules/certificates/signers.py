@@ -56,9 +56,9 @@ Row = Callable[[Facts], str | None]
 
 def judge(facts: Facts) -> decision.Approve | decision.Deny:
     """May this signer sign this request? The sentence of a denial is Kubernetes' text of the failure."""
-    rows = _SIGNERS.get(facts.signer_name)
+    rows = _ROWS.get(facts.signer_name)
     if rows is None:
-        raise errors.Misuse(f"{facts.signer_name!r} is no signer of this control plane; ask `SIGNERS` first")
+        raise errors.Misuse(f"{facts.signer_name!r} is no signer of this control plane; see `signer_names.SIGNERS`")
     # 1. the first row that does not hold is the reason
     for row in rows:
         wrong = row(facts)
@@ -140,7 +140,8 @@ def _writable_usages(facts: Facts) -> str | None:
 _DNS, _EMAIL = _without("dns", "DNS"), _without("email", "Email")
 _IP, _URI = _without("ip", "IP"), _without("uri", "URI")
 
-_SIGNERS: Mapping[str, tuple[Row, ...]] = {
+# What must hold, by signer.
+_ROWS: Mapping[str, tuple[Row, ...]] = {
     signer_names.KUBELET_CLIENT: (
         _node_organization,
         _node_common_name,
@@ -163,4 +164,3 @@ _SIGNERS: Mapping[str, tuple[Row, ...]] = {
     signer_names.KUBE_APISERVER_CLIENT: (_client_usages,),
     signer_names.LEGACY_UNKNOWN: (_writable_usages,),
 }
-SIGNERS = frozenset(_SIGNERS)

@@ -3,6 +3,6 @@
 
 Holds: How entries and segments are written, admitted and verified.
 Imports: api, bootstrap, errors, pki, rules.
-Never: It stores nothing: `controllers.certificates.ledger` does.
+Never: It stores nothing: `client.ledger` does.
 Start: `segments.py`.
 """

@@ -1,17 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """The issuance ledger: entries in segments, chained so that a changed past shows.
 
-It writes nothing (`controllers.certificates.ledger` does). `ledger.entries` says what an entry holds, and
+It writes nothing (`client.ledger` does). `ledger.entries` says what an entry holds, and
 `ledger.admission` what may be written. `ledger.verification` finds what was changed all the same.
 
 A segment is one object of the API, and each of its entries one line, `LINK NUMBER JSON`: NUMBER counts from 1 within its
 segment, and LINK is the SHA-256 of the link before it, a newline, NUMBER, a blank and JSON. The first entry has no link
 before it. In its place stands the SHA-256 of the segment's `previous`, a newline and its sequence number. `previous` is
 the hash of the segment before, which is the link of the last entry there.
+
+There are two chains, each with numbers of its own: that of Kubernetes' signers, and `mesh`, of the identity service. Certificates of
+the mesh live for a day. Beside those of nodes, which live for a year, their entries would be kept for a year. In the chain `mesh`,
+the name of the chain stands before the sequence number, so that a segment of one chain is none of the other.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,10 +24,14 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from handfast import errors
-from handfast.api import jsonpath
+from handfast.api import jsonpath, signer_names
 from handfast.rules.ledger import entries as ledger_entries
 
 GENESIS: Final = "0" * 64
+# The chain of Kubernetes' signers has no name; it was there first.
+ORDINARY: Final = ""
+MESH: Final = "mesh"
+CHAINS: Final = (ORDINARY, MESH)
 # Every append rewrites the open segment, so it closes early.
 MAX_ENTRIES: Final = 64
 MAX_BYTES: Final = 64 << 10
@@ -38,10 +47,11 @@ class Segment:
     entries: tuple[str, ...] = ()
     sealed: bool = False
     hash: str = ""
+    chain: str = ORDINARY
 
     @property
     def name(self) -> str:
-        return segment_name(self.sequence)
+        return segment_name(self.sequence, self.chain)
 
     @property
     def last_link(self) -> str:
@@ -51,7 +61,7 @@ class Segment:
     @property
     def start(self) -> str:
         """What its first entry is chained to: a segment cannot be given another number either."""
-        return chained(self.previous, (str(self.sequence),))
+        return chained(self.previous, (f"{self.chain} {self.sequence}".lstrip(),))
 
 
 # --- the chain
@@ -76,26 +86,25 @@ def stored_lines(segment: Segment, lines: Iterable[str]) -> tuple[str, ...]:
 def extended(segment: Segment, lines: Iterable[str]) -> Segment:
     """The segment with these entries at its end, sealed if it is full then."""
     entries = (*segment.entries, *stored_lines(segment, lines))
-    grown = Segment(sequence=segment.sequence, previous=segment.previous, entries=entries)
+    grown = dataclasses.replace(segment, entries=entries)
     return sealed(grown) if room(grown) == 0 else grown
 
 
 def sealed(segment: Segment) -> Segment:
     """The segment, closed."""
-    return Segment(
-        sequence=segment.sequence,
-        previous=segment.previous,
-        entries=segment.entries,
-        sealed=True,
-        hash=segment.last_link,
-    )
+    return dataclasses.replace(segment, sealed=True, hash=segment.last_link)
 
 
-def following(segment: Segment | None) -> Segment:
-    """The empty segment after a sealed one, or the first of all."""
+def following(segment: Segment | None, chain: str = ORDINARY) -> Segment:
+    """The empty segment after a sealed one, or the first of a chain."""
     if segment is None:
-        return Segment(sequence=1, previous=GENESIS)
-    return Segment(sequence=segment.sequence + 1, previous=segment.hash)
+        return Segment(sequence=1, previous=GENESIS, chain=chain)
+    return Segment(sequence=segment.sequence + 1, previous=segment.hash, chain=segment.chain)
+
+
+def chain_of(signer: str) -> str:
+    """The chain in which a signer writes."""
+    return MESH if signer == signer_names.MESH_IDENTITY else ORDINARY
 
 
 # --- how long a segment grows, and lives
@@ -134,8 +143,13 @@ def newest_expiry(segment: Segment) -> datetime.datetime | None:
 # --- documents
 
 
-def segment_name(sequence: int) -> str:
-    return f"segment-{sequence:010d}"
+def segment_name(sequence: int, chain: str = ORDINARY) -> str:
+    return f"{prefix(chain)}{sequence:010d}"
+
+
+def prefix(chain: str) -> str:
+    """What the names of the segments of a chain begin with, and no others."""
+    return f"{chain or 'segment'}-"
 
 
 def read(document: Mapping[str, Any]) -> Segment:
@@ -147,16 +161,19 @@ def read(document: Mapping[str, Any]) -> Segment:
         entries=tuple(jsonpath.texts(spec, "entries")),
         sealed=spec.get("sealed") is True,
         hash=jsonpath.text(spec, "hash"),
+        chain=jsonpath.text(spec, "chain"),
     )
 
 
 def spec_of(segment: Segment) -> dict[str, Any]:
     """The spec of its object."""
     closed = {"hash": segment.hash} if segment.sealed else {}
+    named = {"chain": segment.chain} if segment.chain else {}
     return {
         "sequence": segment.sequence,
         "previous": segment.previous,
         "entries": list(segment.entries),
         "sealed": segment.sealed,
         **closed,
+        **named,
     }

@@ -38,24 +38,45 @@ class Finding:
     sentence: str
 
 
-def verify(segments: Iterable[ledger.Segment], noted: str = "") -> tuple[Finding, ...]:
-    """Everything that is wrong with a ledger, oldest segment first; `noted` is a hash or link that must be in it."""
+def verify_all(segments: Iterable[ledger.Segment], noted: Sequence[str] = ()) -> tuple[Finding, ...]:
+    """Everything that is wrong with any chain; each of the noted hashes must be in one of them."""
+    every = tuple(segments)
     findings: list[Finding] = []
-    known = not noted
+    left = set(noted)
+    for chain in ledger.CHAINS:
+        own = [segment for segment in every if segment.chain == chain]
+        known = [text for text in noted if _has(own, text)]
+        left.difference_update(known)
+        findings += verify(own, next(iter(known), ""))
+    return (*findings, *(_rewritten(text, "") for text in noted if text in left))
+
+
+def verify(segments: Iterable[ledger.Segment], noted: str = "") -> tuple[Finding, ...]:
+    """Everything that is wrong with one chain, oldest segment first; `noted` is a hash or link that must be in it."""
+    findings: list[Finding] = []
     before: ledger.Segment | None = None
     ordered = sorted(segments, key=lambda segment: segment.sequence)
     for segment in ordered:
         if before is not None:
             findings += _between(before, segment)
         findings += _within(segment)
-        known = known or noted == segment.previous or any(line.startswith(f"{noted} ") for line in segment.entries)
         before = segment
+    known = not noted or _has(ordered, noted)
     if not known:
-        text = (
-            f"the hash {noted} that was noted before is not in the ledger: its end was cut off, or it was written anew"
-        )
-        findings.append(Finding("" if before is None else before.name, 0, "Rewritten", text))
+        findings.append(_rewritten(noted, "" if before is None else before.name))
     return (*_beginning(ordered[:1], is_noted=bool(noted) and known), *findings)
+
+
+def _has(segments: Iterable[ledger.Segment], noted: str) -> bool:
+    return any(
+        noted == segment.previous or any(line.startswith(f"{noted} ") for line in segment.entries)
+        for segment in segments
+    )
+
+
+def _rewritten(noted: str, segment: str) -> Finding:
+    text = f"the hash {noted} that was noted before is not in the ledger: its end was cut off, or it was written anew"
+    return Finding(segment, 0, "Rewritten", text)
 
 
 def _beginning(first: Sequence[ledger.Segment], *, is_noted: bool) -> Iterable[Finding]:

@@ -30,12 +30,13 @@ looked was never seen, and is not known.
 from __future__ import annotations
 
 import base64
+import datetime
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
-from handfast.api import objects
+from handfast.api import jsonpath, objects
 from handfast.rules.machines import bootstrapper
 from handfast.rules.tokens import service_accounts
 
@@ -180,7 +181,7 @@ def _of_secret(account: Account, secret: Secret) -> Step:
     where = account.tokens.get(secret.digest)
     if where is None:
         # 8. remembered before all is well
-        return Remember(_newest({**account.tokens, secret.digest: secret.uid}))
+        return Remember(remembered(account.tokens, secret))
     return Done() if where == secret.uid else ReplaceAccount(account.uid)
 
 
@@ -196,8 +197,9 @@ def _empty(account: Account, secret: Secret) -> Step:
     return Wait(NOT_FILLED, sentence, loud=secret.age >= FILLED_WITHIN)
 
 
-def _newest(tokens: Mapping[str, str]) -> Mapping[str, str]:
-    return dict(list(tokens.items())[-REMEMBERED:])
+def remembered(tokens: Mapping[str, str], secret: Secret) -> Mapping[str, str]:
+    """These tokens and that of a Secret, the newest of them."""
+    return dict([*tokens.items(), (secret.digest, secret.uid)][-REMEMBERED:])
 
 
 # --- what is written, and what is read
@@ -209,11 +211,34 @@ def account_document() -> objects.Document:
     return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata}
 
 
-def secret_document(account_uid: str) -> objects.Document:
+def secret_document(account_uid: str, name: str = bootstrapper.TOKEN_SECRET) -> objects.Document:
     """The Secret as it is made: empty. With the UID nobody fills it in for an account that was there before."""
     annotations = {service_accounts.ACCOUNT_NAME: bootstrapper.ACCOUNT, service_accounts.ACCOUNT_UID: account_uid}
-    metadata = {"name": bootstrapper.TOKEN_SECRET, "namespace": bootstrapper.NAMESPACE, "annotations": annotations}
+    metadata = {"name": name, "namespace": bootstrapper.NAMESPACE, "annotations": annotations}
     return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": service_accounts.LEGACY_TYPE}
+
+
+def read_account(document: Mapping[str, Any]) -> Account:
+    """The facts of the ServiceAccount."""
+    meta = objects.metadata(document)
+    memory = jsonpath.text(meta, "annotations", MEMORY)
+    return Account(jsonpath.text(meta, "uid"), bool(meta.get("deletionTimestamp")), read(memory))
+
+
+def read_secret(document: Mapping[str, Any], now: datetime.datetime) -> Secret:
+    """The facts of a Secret; its token becomes a digest."""
+    meta = objects.metadata(document)
+    annotations = jsonpath.mapping(meta, "annotations")
+    created = objects.parse_timestamp(meta["creationTimestamp"])
+    return Secret(
+        jsonpath.text(meta, "uid"),
+        str(document.get("type")),
+        jsonpath.text(annotations, service_accounts.ACCOUNT_NAME),
+        jsonpath.text(annotations, service_accounts.ACCOUNT_UID),
+        deleting=bool(meta.get("deletionTimestamp")),
+        digest=digest(jsonpath.text(document, "data", "token")),
+        age=(now - created).total_seconds(),
+    )
 
 
 def written(tokens: Mapping[str, str]) -> str:

@@ -25,6 +25,9 @@ GROUPS: Final = user_names.service_account_groups(NAMESPACE)
 
 # The worker's credential: the Secret that a service account token is kept in.
 TOKEN_SECRET: Final = "node-bootstrapper-token"  # noqa: S105 - the name of a Secret
+# … and the one that takes its place while the first is being replaced after a roll-out.
+NEXT_TOKEN_SECRET: Final = "node-bootstrapper-token-next"  # noqa: S105 - the name of a Secret
+TOKEN_SECRETS: Final = (TOKEN_SECRET, NEXT_TOKEN_SECRET)
 # The master's credential: its signer, the bundle that the signer is in, and the ConfigMap that makes the bundle count.
 SIGNER: Final = "kubelet-bootstrap-kubeconfig-signer"
 BUNDLE: Final = "kubelet-bootstrap-kubeconfig-ca-bundle"

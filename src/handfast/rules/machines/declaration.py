@@ -43,9 +43,7 @@ UNIQUE_IN_FILE: Final = (NAME, DNS, IP, MAC, SERIAL, PROVIDER_ID)
 # … and no two of a cluster; names may be the same in two namespaces.
 UNIQUE_IN_CLUSTER: Final = (DNS, IP, MAC, SERIAL, PROVIDER_ID)
 
-# On the Machine: what has no field of its own, and the file that it was imported from.
-MAC_ANNOTATION: Final = "machines.handfast.dev/mac"
-SERIAL_ANNOTATION: Final = "machines.handfast.dev/serial"
+# On the Machine: the file that it was imported from.
 SET_LABEL: Final = "machines.handfast.dev/import"
 _NODE_ROLE: Final = "node-role.kubernetes.io"
 # What a machine's node is called by its role; masters have an older name and a newer one.
@@ -209,7 +207,8 @@ def _ip(text: str) -> str:
     return str(address)
 
 
-def _mac(text: str) -> str:
+def mac(text: str) -> str:
+    """A hardware address in the form that is compared (4); errors.Refused where it is none."""
     value = text.lower().replace("-", ":")
     digits = value.replace(".", "")
     if "." in value or ":" not in value:
@@ -222,7 +221,8 @@ def _mac(text: str) -> str:
     return value
 
 
-def _word(text: str) -> str:
+def word(text: str) -> str:
+    """A text without blanks, as it is compared (5); errors.Refused where it is none."""
     if _WORD.match(text) is None:
         raise _refused(f'"{text}" has blanks or characters that are not ASCII, or more than 253 characters')
     return text
@@ -239,9 +239,9 @@ _READERS: Final[Mapping[str, Callable[[str], str]]] = {
     ROLE: _role,
     DNS: _dns,
     IP: _ip,
-    MAC: _mac,
-    SERIAL: _word,
-    PROVIDER_ID: _word,
+    MAC: mac,
+    SERIAL: word,
+    PROVIDER_ID: word,
 }
 _MISSING: Final = {
     NAME: "is missing: write the name of the Machine",
@@ -259,7 +259,7 @@ def machine_labels(entry: Entry, import_set: str) -> dict[str, str]:
 
 def machine_annotations(entry: Entry) -> dict[str, str]:
     """The annotations of its Machine."""
-    pairs = ((linking.DECLARED, "true"), (MAC_ANNOTATION, ",".join(entry.mac)), (SERIAL_ANNOTATION, entry.serial))
+    pairs = ((linking.DECLARED, "true"), (inventory.MAC, ",".join(entry.mac)), (inventory.SERIAL, entry.serial))
     return {key: value for key, value in pairs if value}
 
 
@@ -314,7 +314,7 @@ def of_machine(machine: Mapping[str, Any]) -> Entry:
         role=facts.role,
         dns=facts.texts(inventory.INTERNAL_DNS),
         ip=facts.texts(inventory.INTERNAL_IP),
-        mac=tuple(text for text in facts.annotations.get(MAC_ANNOTATION, "").split(",") if text),
-        serial=facts.annotations.get(SERIAL_ANNOTATION, ""),
+        mac=facts.macs,
+        serial=facts.serial,
         provider_id=facts.provider_id,
     )

@@ -8,7 +8,8 @@ It opens and closes none, and reads nothing itself. What is listed:
    anyone, nodes included.
 3. Secrets with tokens of the bootstrap account, and Secrets that tokens of single machines are bound to. Tokens that were
    requested for the account and are bound to nothing are nowhere written down: nobody can list them.
-4. ClusterRoleBindings by which requests for node certificates are filed, approved or signed.
+4. Secrets with which machines fetch their configuration, in which a bootstrap credential is. Networks that need none are the server's to know.
+5. ClusterRoleBindings by which requests for node certificates are filed, approved or signed.
 
 A door to a first certificate is told apart from one to the next: a node that renews itself is one already.
 """
@@ -31,6 +32,7 @@ from handfast.rules.rbac import policy
 TOKEN: Final = "bootstrap token"  # noqa: S105 - a word for people
 AUTHORITY: Final = "CA"
 ACCOUNT: Final = "account"
+CONFIGURATION: Final = "configuration"
 BINDING: Final = "binding"
 
 _REQUESTS: Final = "certificatesigningrequests"
@@ -89,8 +91,19 @@ def of_secret(metadata: Mapping[str, Any], *, machine: str = "") -> Door:
     return Door(ACCOUNT, f"Secret {bootstrapper.NAMESPACE}/{name}", opens, "until it is deleted", close)
 
 
+def of_configuration(secret: str, pool: str, machine: str, until: datetime.datetime | None) -> Door:
+    """The door that a secret for fetching configurations is (4): of one Machine, or of a whole pool."""
+    end = "until it is rotated" if until is None else objects.timestamp(until)
+    delete = f"kubectl --namespace {bootstrapper.NAMESPACE} delete secret {secret}"
+    close = delete if machine or until is not None else f"handfast machine ignition --pool {pool} --rotate; or {delete}"
+    opens = f"fetches the configuration of the pool {pool}" + (f", as Machine {machine}" if machine else "")
+    if machine:
+        end = "until its first certificate"
+    return Door(CONFIGURATION, f"Secret {bootstrapper.NAMESPACE}/{secret}", opens, end, close)
+
+
 def of_binding(binding: Any, role: Any) -> Door | None:
-    """The door that a ClusterRoleBinding to this ClusterRole is; None: it has nothing to do with node certificates (4)."""
+    """The door that a ClusterRoleBinding to this ClusterRole is; None: it has nothing to do with node certificates (5)."""
     granted = [words for words, question in _QUESTIONS.items() if _grants(role, question)]
     subjects = [_subject(row) for row in jsonpath.mappings(binding, "subjects")]
     if not granted or not subjects:
@@ -128,7 +141,7 @@ def _asks(verb: str, plural: str, subresource: str = "", name: str = "") -> acce
     )
 
 
-# 4. what a right is good for, and what it takes
+# 5. what a right is good for, and what it takes
 _QUESTIONS: Final[Mapping[str, Sequence[access.Attributes]]] = {
     "files requests": (_asks("create", _REQUESTS),),
     "has first certificates approved without a Machine": (_asks("create", _REQUESTS, kubelet.NODE_CLIENT),),
@@ -146,7 +159,7 @@ _QUESTIONS: Final[Mapping[str, Sequence[access.Attributes]]] = {
 
 def ordered(doors: Iterable[Door | None]) -> tuple[Door, ...]:
     """Those that there are, by kind and name."""
-    kinds = (TOKEN, AUTHORITY, ACCOUNT, BINDING)
+    kinds = (TOKEN, AUTHORITY, ACCOUNT, CONFIGURATION, BINDING)
     return tuple(
         sorted((door for door in doors if door is not None), key=lambda door: (kinds.index(door.kind), door.name))
     )

@@ -187,7 +187,7 @@ def _update(entry: declaration.Entry, document: Mapping[str, Any], wanted: Wante
 
 def _patch(before: declaration.Entry, whole: Mapping[str, Any], document: Mapping[str, Any]) -> dict[str, Any]:
     """The merge patch of everything but the status: what is declared, and null for what no longer is."""
-    absent: dict[str, Any] = {declaration.MAC_ANNOTATION: None, declaration.SERIAL_ANNOTATION: None}
+    absent: dict[str, Any] = {inventory.MAC: None, inventory.SERIAL: None}
     metadata = {
         "labels": _difference(whole["metadata"]["labels"], jsonpath.mapping(document, "metadata", "labels")),
         "annotations": _difference(

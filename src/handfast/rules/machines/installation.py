@@ -43,6 +43,8 @@ KUBECONFIG_KEY: Final = "kubeconfig"
 # 6. says that all of this was there once
 MARKER: Final = "handfast-machines"
 MARKER_NAMESPACE: Final = "kube-system"
+# … and since when the machine-config server has its rights, which earlier releases did not make
+CONFIGURATIONS: Final = "configurations"
 
 _RBAC: Final = "rbac.authorization.k8s.io"
 _KEEPER: Final = "system:controller:node-bootstrapper-token"
@@ -88,7 +90,7 @@ def kubeconfig(text: bytes) -> first_objects.FirstObject:
 
 def marker(now: datetime.datetime) -> first_objects.FirstObject:
     """The last object (6)."""
-    body = {"data": {"installed": objects.timestamp(now)}}
+    body = {"data": {"installed": objects.timestamp(now), CONFIGURATIONS: objects.timestamp(now)}}
     return _core("ConfigMap", "configmaps", MARKER_NAMESPACE, MARKER, body)
 
 

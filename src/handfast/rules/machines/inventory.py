@@ -49,6 +49,9 @@ FAILED: Final = "Failed"
 APPROVED_KEY: Final = "machines.handfast.dev/approved-key"
 # Since an operator had that key forgotten: only requests that were created after this instant count.
 REQUESTS_AFTER: Final = "machines.handfast.dev/requests-after"
+# What its hardware says of itself, on its Machine: several addresses are separated by commas.
+MAC: Final = "machines.handfast.dev/mac"
+SERIAL: Final = "machines.handfast.dev/serial"
 # A day after the first, so that a little before it is an instant, too.
 _NEVER: Final = datetime.datetime(1, 1, 2, tzinfo=datetime.UTC)
 
@@ -63,6 +66,8 @@ _FIRST_LABEL: Final = "first label"
 _ADDRESS: Final = "internal or external IP"
 _NODE: Final = "node"
 _PROVIDER_ID: Final = "provider id"
+_MAC: Final = "hardware address"
+_SERIAL: Final = "serial number"
 
 _K = TypeVar("_K", bound=Hashable)
 # Group, namespace and name.
@@ -114,6 +119,15 @@ class Machine:
     def title(self) -> str:
         """As people name it."""
         return f"Machine {self.namespace}/{self.name}" + ("" if self.group == OPENSHIFT else f" of {self.group}")
+
+    @property
+    def macs(self) -> tuple[str, ...]:
+        """Its hardware addresses, as far as they are known."""
+        return tuple(text for text in self.annotations.get(MAC, "").split(",") if text)
+
+    @property
+    def serial(self) -> str:
+        return self.annotations.get(SERIAL, "")
 
     def texts(self, *types: str) -> tuple[str, ...]:
         """Its addresses of these types, as they are written."""
@@ -226,6 +240,13 @@ class Index:
     def by_provider_id(self, provider_id: str) -> tuple[Machine, ...]:
         return self._at(_PROVIDER_ID, provider_id)
 
+    def by_mac(self, mac: str) -> tuple[Machine, ...]:
+        """The Machines with this hardware address, in the form that `declaration` writes."""
+        return self._at(_MAC, mac)
+
+    def by_serial(self, serial: str) -> tuple[Machine, ...]:
+        return self._at(_SERIAL, serial)
+
     def named(self, name: str) -> tuple[Machine, ...]:
         """The Machines of this name, in whichever namespace and group."""
         return self._counting(self._names.get(name, ()))
@@ -266,6 +287,8 @@ def _places(machine: Machine) -> Iterator[tuple[str, Canonical]]:
     yield from ((_ADDRESS, value) for value in machine.values(*IP_TYPES))
     yield _NODE, machine.node
     yield _PROVIDER_ID, machine.provider_id
+    yield from ((_MAC, text) for text in machine.macs)
+    yield _SERIAL, machine.serial
 
 
 def _first_label(name: str) -> str:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from handfast.api import objects
 from handfast.api.printing import ages
-from handfast.rules.machines import declaration, inventory
+from handfast.rules.machines import inventory
 
 JOINED: Final = "joined"
 NODE_GONE: Final = "node gone"
@@ -49,8 +49,8 @@ def document(machine: inventory.Machine, nodes: Collection[str] | None = None) -
         "ip": list(machine.texts(*inventory.IP_TYPES)),
         "node": machine.node,
         "providerID": machine.provider_id,
-        "mac": [text for text in machine.annotations.get(declaration.MAC_ANNOTATION, "").split(",") if text],
-        "serial": machine.annotations.get(declaration.SERIAL_ANNOTATION, ""),
+        "mac": list(machine.macs),
+        "serial": machine.serial,
         "created": objects.timestamp(machine.created),
     }
 

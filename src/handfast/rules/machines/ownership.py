@@ -19,7 +19,6 @@ from handfast.rules.machines import bootstrapper
 
 MACHINE_APPROVER: Final = "machine-approver"
 CSRAPPROVING: Final = "csrapproving"
-SIGNERS: Final = frozenset({signer_names.KUBELET_CLIENT, signer_names.KUBELET_SERVING})
 
 
 def is_machine_approvers(spec: signing_requests.Spec, identities: Sequence[bootstrapper.Identity]) -> bool:

@@ -5,7 +5,9 @@ To revoke a credential is to delete an object: a ConfigMap for the masters' cert
 were filed before wait on, and whoever stole the credential may have filed them. It denies nothing, and reads nothing itself.
 
 1. A request by certificate needs one of the ConfigMaps that make the masters' certificate count.
-2. A request by a token without an id needs the Secret of the workers' token.
+2. A request by a token without an id needs the Secret of the workers' token, or that of their next one: a request does not say which of
+   the two it came by.
+   The next one counts only if it is for the bootstrap account: a Secret of that name stays when nothing is to be replaced.
 3. That object was not created after the request: else it was deleted in between, and made anew. Objects that are being deleted are gone.
 4. A token with an id is one machine's own: `machines.proofs` looks at its Secret, where the operator asks for that.
 5. An object that may not be read is not known to be there: nothing is approved by it.
@@ -15,9 +17,11 @@ were filed before wait on, and whoever stole the credential may have filed them.
 |---|---|---|---|---|
 | a thief | a request filed with the masters' certificate, since revoked | be approved when its Machine comes | 1 | test_a_credential_that_was_revoked_takes_its_requests_along |
 | … | a request filed with the workers' token, which was made anew | … | 3 | test_a_credential_that_was_made_anew_does_not_bring_old_requests_back |
+| who may make Secrets there | a Secret that is only called like the next token | have old requests stand | 2 | test_a_secret_that_is_only_called_so_lets_no_request_stand |
 
-Not stopped: a request filed in the very second in which its credential was revoked and made anew, and one by a signer that was taken out of a
-ConfigMap that stayed. `handfast machine credentials revoke` denies the requests that are open.
+Not stopped: a request filed with a token that is being replaced after a roll-out, once the next one is there. The operator who knows of a
+thief revokes at once. Nor is a request stopped that was filed in the very second in which its credential was revoked and made anew, or
+with a signer that was taken out of a ConfigMap that stayed. `handfast machine credentials revoke` denies the requests that are open.
 """
 
 from __future__ import annotations
@@ -31,6 +35,7 @@ from handfast.api import objects
 from handfast.rules import user_names
 from handfast.rules.certificates import kubelet
 from handfast.rules.machines import approval, bootstrapper
+from handfast.rules.tokens import service_accounts
 
 REVOKED: Final = "BootstrapCredentialGone"
 FORBIDDEN: Final = "BootstrapCredentialsForbidden"
@@ -40,7 +45,7 @@ STANDS: Final = "credential stands"
 # Kind, namespace and name.
 Place = tuple[str, str, str]
 TRUST: Final[tuple[Place, ...]] = tuple(("ConfigMap", *row) for row in bootstrapper.CONFIG_MAPS)
-TOKEN: Final[tuple[Place, ...]] = (("Secret", bootstrapper.NAMESPACE, bootstrapper.TOKEN_SECRET),)
+TOKEN: Final[tuple[Place, ...]] = tuple(("Secret", bootstrapper.NAMESPACE, name) for name in bootstrapper.TOKEN_SECRETS)
 PLACES: Final = (*TRUST, *TOKEN)
 
 
@@ -58,6 +63,12 @@ def instant(created: str | None, deleting: str | None) -> datetime.datetime | No
         return None if deleting else objects.parse_timestamp(created or "")
     except ValueError:
         return None
+
+
+def counts(place: Place, annotations: Mapping[str, str]) -> bool:
+    """Whether an object at this place can be one by which requests stand (2)."""
+    is_next = place[2] == bootstrapper.NEXT_TOKEN_SECRET
+    return not is_next or annotations.get(service_accounts.ACCOUNT_NAME) == bootstrapper.ACCOUNT
 
 
 def step(facts: kubelet.Facts, created: datetime.datetime, known: Objects) -> approval.Step:

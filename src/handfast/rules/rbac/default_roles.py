@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from handfast.api import handfast_kinds, signer_names, signing_requests
+from handfast.api import handfast_kinds, machine_config_kinds, signer_names, signing_requests
 from handfast.rules.rbac import policy_rules
 
 APPS, BATCH, POLICY = "apps", "batch", "policy"
@@ -128,6 +128,8 @@ _CONTROLLERS = (
     on("", "configmaps endpoints events serviceaccounts", "create"),
     on(DISCOVERY, "endpointslices", "create"),
     on(HANDFAST, _LOGS, "create"),
+    # Renderings of pools. Whoever may update every MachineConfig can do no more with it.
+    on(machine_config_kinds.GROUP, machine_config_kinds.MACHINE_CONFIG.plural, "create"),
     on(AUTHENTICATION, "tokenreviews", "create"),
     on(AUTHORIZATION, "subjectaccessreviews", "create"),
     # Aggregation writes rules that the controllers do not hold.

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """May a bootstrap token be used from here, and for this certificate request? It gives a verdict and writes nothing.
 
-`from_here` is asked at every request with the token (check 1), `decide` when a certificate is asked for with it (all):
+`from_here` is asked at every request with the token (check 4), `decide` when a certificate is asked for with it (all):
 
- 1. The address is within the token's `allowed-cidrs`, where it has any. No address is within none.
- 2. The caller is `system:bootstrap:<id>`, with an id of the form of one; others are not judged here. Whoever
+ 1. The caller is `system:bootstrap:<id>`, with an id of the form of one; others are not judged here. Whoever
     asks here sees to it that the caller is known by such a token, and not by a certificate or by impersonation: those
     use nothing up.
- 3. That token's Secret is still there, still one of a token, not being deleted, and has not expired.
- 4. Its limits, and the list of its uses, can be read.
+ 2. That token's Secret is still there, still one of a token, not being deleted, and has not expired.
+ 3. Its limits, and the list of its uses, can be read.
+ 4. The address is within the token's `allowed-cidrs`, where it has any. A caller without a known address is in no network.
  5. The request can be read and proves possession of its key. Where neither uses nor nodes are limited, one that cannot is
     let go: whoever signs will not read it either.
  6. The request's common name is `system:node:<name>`, and the name matches one of `allowed-nodes`, where there are any.
@@ -26,13 +26,13 @@ use, so that one key cannot have the names of all nodes.
 | a machine | a token for its own name | ask for another node's name | 6 | test_another_nodes_name_is_refused |
 | a machine | a token for one use | ask for many names with one key | 8 | test_another_name_is_another_use |
 | a machine | a token for nodes | ask for a user's certificate | 6 | test_what_is_no_nodes_name_is_refused |
-| a thief | a token, in another network | use it there | 1 | test_from_elsewhere |
-| a thief | a token, and a server that asks for reviews | have it vouched for | 1: no address is within none | test_from_elsewhere |
+| a thief | a token, in another network | use it there | 4 | test_from_elsewhere |
+| a thief | a token, and a server that asks for reviews | have it vouched for | 4: a caller without a known address | test_from_elsewhere |
 | a holder | a token without limits | fill the Secret with uses | the list is bounded | test_a_flood_of_uses_is_bounded |
 | a holder | names as long as a request may be | … | only names that nodes can have | test_a_name_no_node_can_have_is_written_down_as_a_digest |
-| who writes Secrets | a Secret of another type under a token's name | have uses written on it | 3 | test_what_is_no_token_any_more_is_refused |
-| a holder | a token that expires in this moment | be let in once more | 3 | test_an_expired_token_is_refused |
-| who writes token Secrets | a limit that nobody can read | have it count as none | 4 | test_what_cannot_be_read_lets_nobody_in |
+| who writes Secrets | a Secret of another type under a token's name | have uses written on it | 2 | test_what_is_no_token_any_more_is_refused |
+| a holder | a token that expires in this moment | be let in once more | 2 | test_an_expired_token_is_refused |
+| who writes token Secrets | a limit that nobody can read | have it count as none | 3 | test_what_cannot_be_read_lets_nobody_in |
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def sources(secret: object) -> networks.Networks | None:
 
 
 def from_here(allowed: networks.Networks, address: str) -> decision.Approve | decision.Deny:
-    """Whether a token is accepted from this address (1)."""
+    """Whether a token is accepted from this address (4)."""
     verdict = allowed.holds(address)
     if isinstance(verdict, decision.Deny):
         return decision.Deny(NOT_FROM_HERE, verdict.sentence, RULE)
@@ -116,31 +116,31 @@ def from_here(allowed: networks.Networks, address: str) -> decision.Approve | de
 
 
 def decide(attempt: Attempt) -> decision.Decision | Reserve:
-    """All checks, in the order in which they can be made."""
-    # 2. a bootstrap token
+    """All checks, in order."""
+    # 1. a bootstrap token
     token = token_id(attempt.user)
     if token is None:
         return _OTHER_USER
-    # 3. whose Secret is still there, and has not expired
+    # 2. whose Secret is still there, and has not expired
     if attempt.secret is None:
         return _gone(token, "was deleted")
     ended = _ended(token, attempt.standing or standing(attempt.secret), attempt.now)
     if ended is not None:
         return ended
-    # 4. with limits that can be read
+    # 3. with limits that can be read
     try:
         record = attempt.record or token_limits.record(attempt.secret)
     except errors.Refused as refused:
         sentence = f"the limits of bootstrap token {token} cannot be read: {refused.message}; correct or delete them"
         return decision.Deny(refused.reason, sentence, RULE)
-    # 1. from an address that is allowed
+    # 4. from an address that is allowed
     allowed = _networks(record.limits.cidrs)
     here = _HERE if allowed is None else from_here(allowed, attempt.source)
     return here if isinstance(here, decision.Deny) else _request(attempt, token, record)
 
 
 def standing(secret: objects.Document) -> Standing:
-    """Of check 3 all that does not depend on the time, for whoever asks again of the same Secret."""
+    """Of check 2 all that does not depend on the time, for whoever asks again of the same Secret."""
     fault = token_secrets.fault(secret)
     if fault is not None:
         return Standing(f"is no token any more ({fault.sentence})")
@@ -149,7 +149,7 @@ def standing(secret: objects.Document) -> Standing:
 
 
 def _ended(token: str, standing: Standing, now: datetime.datetime) -> decision.Deny | None:
-    # 3. still a token, and not expired
+    # 2. still a token, and not expired
     if standing.over:
         return _gone(token, standing.over)
     if standing.until is not None and standing.until <= now:

@@ -58,7 +58,8 @@ class Webhook:
     dry_run: bool
     seconds: int
     reinvoked: bool
-    conditional: bool
+    # (name, expression): all have to be true for the webhook to be asked.
+    conditions: tuple[tuple[str, str], ...]
     wrong: str = ""
 
     @property
@@ -91,20 +92,24 @@ def _webhook(configuration: str, index: int, document: dict[str, Any]) -> Webhoo
         url=jsonpath.text(config, "url"),
         service=_service(config),
         ca_bundle=_ca_bundle(config, wrong),
-        rules=tuple(_rule(rule) for rule in jsonpath.mappings(document, "rules")),
+        rules=tuple(rule(row) for row in jsonpath.mappings(document, "rules")),
         fails_open=document.get("failurePolicy") == "Ignore",
         exact=document.get("matchPolicy") == "Exact",
-        namespace_selector=_selector(document, "namespaceSelector", wrong),
-        object_selector=_selector(document, "objectSelector", wrong),
+        namespace_selector=selector(document, "namespaceSelector", wrong),
+        object_selector=selector(document, "objectSelector", wrong),
         dry_run=document.get("sideEffects") in {"None", "NoneOnDryRun"},
         seconds=seconds if 1 <= seconds <= 30 else _DEFAULT_SECONDS,
         reinvoked=document.get("reinvocationPolicy") == "IfNeeded",
-        conditional=bool(jsonpath.sequence(document, "matchConditions")),
+        conditions=tuple(
+            (jsonpath.text(row, "name"), jsonpath.text(row, "expression"))
+            for row in jsonpath.mappings(document, "matchConditions")
+        ),
         wrong="; ".join(wrong),
     )
 
 
-def _rule(document: dict[str, Any]) -> Rule:
+def rule(document: Mapping[str, Any]) -> Rule:
+    """Which writes are meant."""
     resources = []
     for resource in jsonpath.texts(document, "resources"):
         plural, _, subresource = resource.partition("/")
@@ -141,7 +146,8 @@ def _ca_bundle(config: dict[str, Any], wrong: list[str]) -> bytes | None:
         return b""
 
 
-def _selector(document: dict[str, Any], key: str, wrong: list[str]) -> selectors.LabelSelector:
+def selector(document: Mapping[str, Any], key: str, wrong: list[str]) -> selectors.LabelSelector:
+    """The selector at a key; `wrong` is told what is wrong with it."""
     try:
         return selectors.from_label_selector(document.get(key) or {})
     except status.StatusError as error:

@@ -12,15 +12,15 @@ Whether a webhook is asked (`matched`, then `selects`; all must hold):
    to other objects without a namespace.
 4. The object selector selects the new or the old object.
 
-`matchConditions` are CEL, which is not evaluated: a webhook that has some is asked about every write that the rest of
-it selects. It sees more than it wants to, never less.
+The dispatcher evaluates `matchConditions`, in CEL, of those that are left (`rules.policies.verdicts.conditions_hold`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
 
-from handfast.api import jsonpath, kinds, objects
+from handfast.api import jsonpath, kinds, objects, selectors
 from handfast.rules.webhooks import configurations
 
 _GROUP = "admissionregistration.k8s.io"
@@ -46,16 +46,22 @@ def matched(
     `names` are the kind that the request names, and after it other kinds that show the same objects.
     """
     # 1. nobody locks webhooks against repair
-    if names[0].resource in _EXEMPT:
+    if is_exempt(names[0]):
         return None
     # 2. a rule covers it, under one of its names
     for kind in names[:1] if webhook.exact else names:
-        if any(_covers(rule, operation, kind, subresource) for rule in webhook.rules):
+        if any(covers(rule, operation, kind, subresource) for rule in webhook.rules):
             return kind
     return None
 
 
-def _covers(rule: configurations.Rule, operation: str, kind: kinds.Kind, subresource: str) -> bool:
+def is_exempt(kind: kinds.Kind) -> bool:
+    """Whether writes to objects of a kind are nobody's to refuse."""
+    return kind.resource in _EXEMPT
+
+
+def covers(rule: configurations.Rule, operation: str, kind: kinds.Kind, subresource: str) -> bool:
+    """Whether a rule is about such a write."""
     if rule.scope not in {"*", "Namespaced" if kind.namespaced else "Cluster"}:
         return False
     for allowed, wanted in ((rule.operations, operation), (rule.groups, kind.group), (rule.versions, kind.version)):
@@ -64,17 +70,27 @@ def _covers(rule: configurations.Rule, operation: str, kind: kinds.Kind, subreso
     return any(plural in {"*", kind.plural} and named in {subresource, "*"} for plural, named in rule.resources)
 
 
+class Selecting(Protocol):
+    """What has selectors: a webhook, or a policy."""
+
+    @property
+    def namespace_selector(self) -> selectors.LabelSelector: ...
+
+    @property
+    def object_selector(self) -> selectors.LabelSelector: ...
+
+
 def selects(
-    webhook: configurations.Webhook,
+    chooser: Selecting,
     namespace: Mapping[str, str] | None,
     documents: Iterable[objects.Document | None],
 ) -> bool:
     """`namespace` is its labels, None for an object that is in none; `documents` are the new object and the old."""
     # 3. the namespace is selected
-    if namespace is not None and not webhook.namespace_selector.match(namespace):
+    if namespace is not None and not chooser.namespace_selector.match(namespace):
         return False
     # 4. the object is selected
-    selector = webhook.object_selector
+    selector = chooser.object_selector
     return selector.empty or any(selector.match(named) for named in map(labels, documents) if named is not None)
 
 

@@ -23,7 +23,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 import apsw
 
 from handfast import errors
-from handfast.runtime import clock as clock_module
+from handfast.runtime import clock as clocks
 from handfast.store import protocol
 from handfast.store.sqlite import (
     file as sqlite_file,
@@ -45,16 +45,16 @@ _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 
-async def open_store(path: str, *, reserve: int = 0, clock: clock_module.Clock | None = None) -> SqliteStore:
+async def open_store(path: str, *, reserve: int = 0, clock: clocks.Clock | None = None) -> SqliteStore:
     """Open the store in the file at `path`, creating it if absent, with so many bytes kept for removals.
 
     Raises StoreCorrupt if the file is damaged, another program's or from a newer version, having changed nothing;
     StoreUnavailable if another process has it open or the file system refuses.
     """
-    return SqliteStore(*await asyncio.to_thread(_open, path, reserve, clock or clock_module.SystemClock()))
+    return SqliteStore(*await asyncio.to_thread(_open, path, reserve, clock or clocks.SystemClock()))
 
 
-def _open(path: str, reserve: int, clock: clock_module.Clock) -> tuple[sqlite_file.OpenFile, sqlite_space.Space]:
+def _open(path: str, reserve: int, clock: clocks.Clock) -> tuple[sqlite_file.OpenFile, sqlite_space.Space]:
     space = sqlite_space.Space(pathlib.Path(path).resolve(), clock, reserve)
     space.prepare()
     file = sqlite_file.OpenFile(path)

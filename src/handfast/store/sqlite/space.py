@@ -24,7 +24,7 @@ from typing import Final, NamedTuple
 
 import structlog
 
-from handfast.runtime import clock as clock_module
+from handfast.runtime import clock as clocks
 from handfast.store import protocol
 
 MARGIN: Final = 4 << 20
@@ -52,7 +52,7 @@ class _Measured(NamedTuple):
 class Space:
     """The space of one store. Used by the thread that writes, but for `room`."""
 
-    def __init__(self, path: pathlib.Path, clock: clock_module.Clock, reserve: int = RESERVE) -> None:
+    def __init__(self, path: pathlib.Path, clock: clocks.Clock, reserve: int = RESERVE) -> None:
         self._path = path
         self._file = path.with_name(f"{path.name}.reserve")
         self._clock = clock

@@ -14,15 +14,8 @@ from handfast.api import kinds, status
 from handfast.api.codec import bounds
 from tests.properties import sample_documents
 
-TABLE = kinds.Table(kinds.builtin())
-
-
-def row(group: str, plural: str) -> kinds.Kind:
-    return next(each for each in TABLE if each.resource == (group, plural))
-
-
-CSR = row("certificates.k8s.io", "certificatesigningrequests")
-PODS = row("", "pods")
+CSR = kinds.row("certificatesigningrequests", "certificates.k8s.io")
+PODS = kinds.row("pods")
 
 
 def counted(value: Any) -> int:
@@ -100,7 +93,7 @@ def test_a_certificate_request_is_small() -> None:
     ],
 )
 def test_limits_by_kind(group: str, plural: str, most: int) -> None:
-    assert bounds.limit(row(group, plural)) == most
+    assert bounds.limit(kinds.row(plural, group)) == most
 
 
 def test_a_custom_object_may_have_many() -> None:
@@ -115,7 +108,7 @@ def test_long_lists_are_named() -> None:
         ("metadata.ownerReferences", "Too many: 257: must have at most 256 items"),
         ("spec.containers", "Too many: 1001: must have at most 1000 items"),
     ]
-    (cause,) = bounds.items(row("rbac.authorization.k8s.io", "roles"), {"rules": [{}] * 2001})
+    (cause,) = bounds.items(kinds.row("roles", "rbac.authorization.k8s.io"), {"rules": [{}] * 2001})
     assert cause.field == "rules"
     assert bounds.items(PODS, {"metadata": None, "spec": []}) == []
 
@@ -129,6 +122,14 @@ def test_light_bodies() -> None:
 
 def test_an_object_is_counted_as_it_is_stored() -> None:
     # `storage` asks this of every object that is not light, however it came to be: tests/scenarios/test_heavy_objects.py.
-    stored = msgspec.json.encode({"metadata": {"name": "a"}, "data": {f"k{index}": "" for index in range(30_001)}})
-    with pytest.raises(status.StatusError):
-        bounds.require(bounds.values(stored, bounds.limit(PODS)), bounds.limit(PODS), "ConfigMap to be stored")
+    most = bounds.limit(kinds.row("configmaps"))
+
+    def require(keys: int) -> None:
+        stored = {"metadata": {"name": "a"}, "data": {f"k{index}": "" for index in range(keys)}}
+        bounds.require(bounds.values(msgspec.json.encode(stored), most), most, "ConfigMap to be stored")
+
+    # Three objects and the comma between two of them: with so many keys it is as large as it may be.
+    require(most - 3)
+    with pytest.raises(status.StatusError, match="the ConfigMap to be stored has more than 30000 values") as refused:
+        require(most - 2)
+    assert refused.value.code == 413

@@ -101,6 +101,7 @@ def test_repeated_keys_are_counted_up_to_a_limit():
         ("a: 1\n b: 2\n", "line 2: mapping values are not allowed in this context"),
         ("a: \x07", "control characters are not allowed"),
         ('a: "\\ud800"', "line 1: found invalid Unicode character escape code"),
+        ("a: !%ED%A0%80 b", "a tag in it is not valid UTF-8"),
     ],
 )
 def test_what_json_cannot_say_is_refused_with_the_reason(text, why):
@@ -130,7 +131,8 @@ def test_an_alias_bomb_is_refused():
 
 @pytest.mark.parametrize("value", ["[],", "a,"])
 def test_a_document_of_very_many_small_nodes_is_refused_before_it_is_read(value):
-    body = f"a: [{value * (2_000_000 // len(value))}]".encode()
+    # Without its end: whoever reads to there finds that it is no YAML.
+    body = f"a: [{value * (2_000_000 // len(value))}".encode()
     with pytest.raises(errors.Refused, match="more than 100000 keys and values"):
         yaml_document.load(body)
 
@@ -140,3 +142,16 @@ def test_a_document_of_many_nodes_is_read(monkeypatch):
     assert yaml_document.load(b"a: [1, 2]")[0] == {"a": [1, 2]}
     with pytest.raises(errors.Refused, match="more than 5 keys"):
         yaml_document.load(b"a: [1, 2, 3]")
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [("web", True), ("2024-01-01", True), ("y", False), ("010", False), ("1e3", False), ("", False), (".nan", False)],
+)
+def test_a_text_that_needs_no_quotes_is_known(value, expected):
+    assert yaml_document.is_text(value) is expected
+
+
+def test_a_repeated_key_has_the_line_in_which_it_comes_again():
+    _, repeats = yaml_document.load_with_repeats(b"\na: 1\nb: {c: 1,\n c: 2, c: 3}\na: 2\n")
+    assert repeats == {"b.c": (4, "c"), "a": (5, "a")}

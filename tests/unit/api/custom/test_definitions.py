@@ -10,6 +10,7 @@ import pytest
 
 from handfast import errors
 from handfast.api import conversion, kinds
+from handfast.api.cel import engine
 from handfast.api.custom import definitions
 
 NOW, LATER = "2024-01-01T00:00:00Z", "2024-01-02T00:00:00Z"
@@ -141,6 +142,13 @@ def test_nobody_writes_what_the_server_computes() -> None:
     bare: dict[str, Any] = {"status": {"acceptedNames": {"plural": "x"}}}
     definitions.keep_computed(bare, {})
     assert bare["status"] == {}
+
+
+def test_conditions_of_other_types_are_whose_they_are():
+    old = {"status": {"conditions": [{"type": "Established", "status": "True"}, {"type": "Old", "status": "True"}]}}
+    sent: dict[str, Any] = {"status": {"conditions": [{"type": "Established", "status": "False"}, {"message": "mine"}]}}
+    definitions.keep_computed(sent, old)
+    assert sent["status"]["conditions"] == [{"type": "Established", "status": "True"}, {"message": "mine"}]
 
 
 def test_versions_that_nothing_is_stored_in_may_be_taken_out():
@@ -283,11 +291,13 @@ def test_scale_paths(scale: dict[str, str], fields: list[str]) -> None:
     assert [cause.field for cause in found] == [f"spec.versions[0].subresources.scale.{name}" for name in fields]
 
 
-def test_rules_and_conversion_webhooks_that_are_not_used_are_warned_of() -> None:
+def test_rules_and_conversion_webhooks_that_are_not_used_are_warned_of(monkeypatch) -> None:
     assert definitions.warnings(definition()) == []
     ruled = copy.deepcopy(SCHEMA) | {"x-kubernetes-validations": [{"rule": "true"}]}
     document = definition(version(schema={"openAPIV3Schema": ruled}))
     document["spec"]["conversion"] = {"strategy": "Webhook"}
+    assert definitions.warnings(document) == [definitions.CONVERSION_WARNING]
+    monkeypatch.setattr(engine, "_cel", lambda: None)
     assert definitions.warnings(document) == [definitions.RULES_WARNING, definitions.CONVERSION_WARNING]
 
 

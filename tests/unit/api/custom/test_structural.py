@@ -152,3 +152,38 @@ def test_defaults_do_not_grow_without_end() -> None:
     structural.fill(schema, document)
     count = sum(len(element) for element in document["spec"])
     assert structural.MAX_FILLED // 1100 < count < structural.MAX_FILLED // 1000 + 2
+
+
+@pytest.mark.parametrize(
+    ("schema", "has"),
+    [
+        ({}, False),
+        ({"default": {}}, False),
+        ({"properties": {"a": {"type": "string"}}}, False),
+        ({"properties": {"a": {"default": 1}}}, True),
+        ({"properties": {"a": {"items": {"properties": {"b": {"default": 1}}}}}}, True),
+        ({"additionalProperties": {"properties": {"b": {"default": 1}}}}, True),
+        ({"additionalProperties": True}, False),
+    ],
+)
+def test_whether_anything_could_be_filled_in(schema: dict[str, Any], has: bool) -> None:
+    assert structural.has_defaults(schema) is has
+
+
+@pytest.mark.parametrize(
+    ("kind", "new", "old", "known"),
+    [
+        ("atomic", ["a", "b"], ["a"], []),
+        ("set", ["a", "b"], ["a"], []),
+        ("atomic", ["a"], ["a"], ["a"]),
+        ("map", [{"k": 1}, {"k": 2}], [{"k": 1}], [{"k": 1}]),
+        ("atomic", "no list", ["a"], ["a"]),
+    ],
+)
+def test_items_of_a_list_that_has_changed_are_new_ones(kind: str, new: Any, old: Any, known: Any) -> None:
+    schema = {"properties": {"spec": {"properties": {"l": {"type": "array", "x-kubernetes-list-type": kind}}}}}
+    before = {"spec": {"l": old, "gone": 1}, "x": 1}
+    assert structural.correlated(schema, {"spec": {"l": new}, "x": 2}, before) == {
+        "spec": {"l": known, "gone": 1},
+        "x": 1,
+    }

@@ -119,6 +119,8 @@ def test_a_refusal_has_an_end() -> None:
 
 def test_long_keys_are_shown_in_part() -> None:
     found = structural_schema.problems({"type": "object", "properties": {"k" * 5000: {}}}, "root")
+    assert found[0].field.startswith(f"root.properties[{'k' * 100}")
+    assert found[0].field.endswith("k…].type")
     assert len(found[0].field) < 300
 
 

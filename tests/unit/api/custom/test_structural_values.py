@@ -161,7 +161,9 @@ def test_the_root_itself_can_be_wrong() -> None:
 
 
 def test_long_values_are_shown_in_part() -> None:
-    message = causes({**S, "pattern": "^b$"}, "a" * 5000)[0][2]
+    ((_, _, message),) = causes({**S, "pattern": "^b$"}, "a" * 5000)
+    assert message.startswith(f'Invalid value: "{"a" * 100}')
+    assert message.endswith("…\": x in body should match '^b$'")
     assert len(message) < 400
 
 
@@ -196,7 +198,7 @@ def test_a_budget_can_be_shared() -> None:
     budget = structural_values.Budget(3)
     schema = {"type": "object", "properties": {"x": S}}
     assert structural_values.check(schema, {"x": "a"}, budget) == []
-    assert structural_values.check(schema, {"x": "a"}, budget)
+    assert "too much to check" in structural_values.check(schema, {"x": "a"}, budget)[0].message
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from handfast.api import kinds
 from handfast.api.defaulting import defaults
 from tests.properties import sample_documents
 
@@ -188,7 +187,8 @@ def test_a_job_with_choices():
 
 def test_a_job_selects_its_pods_by_its_uid():
     document = {"metadata": {"uid": "u", "name": "j"}, "spec": {"template": {}}}
-    spec = _applied("batch", "jobs", document)["spec"]
+    applied = _applied("batch", "jobs", document)
+    spec = applied["spec"]
     assert spec["selector"] == {"matchLabels": {"batch.kubernetes.io/controller-uid": "u"}}
     assert spec["template"]["metadata"]["labels"] == {
         "controller-uid": "u",
@@ -196,6 +196,11 @@ def test_a_job_selects_its_pods_by_its_uid():
         "batch.kubernetes.io/controller-uid": "u",
         "batch.kubernetes.io/job-name": "j",
     }
+    # By these it is found itself, if its author gave its pods no others.
+    assert applied["metadata"]["labels"] == spec["template"]["metadata"]["labels"]
+    own = {"metadata": {"uid": "u", "name": "j"}, "spec": {"template": {"metadata": {"labels": {"app": "x"}}}}}
+    assert _applied("batch", "jobs", own)["metadata"]["labels"] == {"app": "x"}
+    assert spec["manualSelector"] is False
     manual = {"metadata": {"uid": "u", "name": "j"}, "spec": {"template": {}, "manualSelector": True}}
     assert "selector" not in _applied("batch", "jobs", manual)["spec"]
 
@@ -250,7 +255,76 @@ def test_a_definition_gets_its_names_and_no_conversion():
 
 @pytest.mark.parametrize("given", [{}, {"status": None}, {"status": {}}, {"status": {"certificate": "AAAA"}}])
 def test_a_certificate_request_has_a_status(given: dict[str, Any]) -> None:
-    kind = next(row for row in kinds.builtin() if row.plural == "certificatesigningrequests")
-    document = dict(given)
-    defaults.apply(kind, document)
+    document = _applied("certificates.k8s.io", "certificatesigningrequests", dict(given))
     assert document == {"status": given.get("status") or {}}
+
+
+def test_the_limits_of_containers_follow_from_one_another():
+    row = {"type": "Container", "max": {"cpu": "2"}, "min": {"memory": "1Mi", "cpu": "1"}, "default": {"memory": "2Mi"}}
+    pod = {"type": "Pod", "max": {"cpu": "2"}}
+    assert _applied("", "limitranges", {"spec": {"limits": [row, pod]}})["spec"]["limits"] == [
+        {**row, "default": {"memory": "2Mi", "cpu": "2"}, "defaultRequest": {"memory": "2Mi", "cpu": "2"}},
+        pod,
+    ]
+
+
+def test_a_limit_range_asks_for_the_least_where_nothing_else_is_said():
+    row = {"type": "Container", "min": {"cpu": "1"}}
+    applied = _applied("", "limitranges", {"spec": {"limits": [row]}})["spec"]["limits"][0]
+    assert (applied["default"], applied["defaultRequest"]) == ({}, {"cpu": "1"})
+
+
+def test_an_autoscaler_looks_at_the_cpu():
+    spec = _applied("autoscaling", "horizontalpodautoscalers", {"spec": {"maxReplicas": 3}})["spec"]
+    target = {"type": "Utilization", "averageUtilization": 80}
+    assert spec["minReplicas"] == 1
+    assert spec["metrics"] == [{"type": "Resource", "resource": {"name": "cpu", "target": target}}]
+    assert "behavior" not in spec
+
+
+def test_what_a_behaviour_leaves_out_is_filled_in():
+    behavior = {"scaleDown": {"stabilizationWindowSeconds": 5, "selectPolicy": "Min"}}
+    spec = _applied("autoscaling", "horizontalpodautoscalers", {"spec": {"metrics": [{}], "behavior": behavior}})[
+        "spec"
+    ]
+    assert spec["metrics"] == [{}]
+    assert spec["behavior"] == {
+        "scaleUp": {
+            "stabilizationWindowSeconds": 0,
+            "selectPolicy": "Max",
+            "policies": [
+                {"type": "Pods", "value": 4, "periodSeconds": 15},
+                {"type": "Percent", "value": 100, "periodSeconds": 15},
+            ],
+        },
+        "scaleDown": {
+            "stabilizationWindowSeconds": 5,
+            "selectPolicy": "Min",
+            "policies": [{"type": "Percent", "value": 100, "periodSeconds": 15}],
+        },
+    }
+
+
+@pytest.mark.parametrize(
+    ("spec", "types"),
+    [({}, ["Ingress"]), ({"egress": [{}]}, ["Ingress", "Egress"]), ({"policyTypes": ["Egress"]}, ["Egress"])],
+)
+def test_what_a_network_policy_is_about(spec, types):
+    assert _applied("networking.k8s.io", "networkpolicies", {"spec": dict(spec)})["spec"]["policyTypes"] == types
+
+
+def test_the_ports_of_a_network_policy_are_tcp():
+    given = {"spec": {"ingress": [{"ports": [{"port": 1}]}], "egress": [{"ports": [{"protocol": "UDP"}]}]}}
+    spec = _applied("networking.k8s.io", "networkpolicies", given)["spec"]
+    assert spec["ingress"] == [{"ports": [{"port": 1, "protocol": "TCP"}]}]
+    assert spec["egress"] == [{"ports": [{"protocol": "UDP"}]}]
+
+
+def test_smaller_defaults():
+    assert _applied("scheduling.k8s.io", "priorityclasses", {}) == {"preemptionPolicy": "PreemptLowerPriority"}
+    assert _applied("networking.k8s.io", "ingresses", {}) == {"status": {"loadBalancer": {}}}
+    given: dict[str, Any] = {"spec": {"parameters": {}}}
+    assert _applied("networking.k8s.io", "ingressclasses", given) == {"spec": {"parameters": {"scope": "Cluster"}}}
+    assert _applied("networking.k8s.io", "ingressclasses", {}) == {}
+    template: dict[str, Any] = {"template": {"spec": {"containers": []}}}
+    assert _applied("", "podtemplates", template)["template"]["spec"]["restartPolicy"] == "Always"

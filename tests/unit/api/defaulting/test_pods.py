@@ -115,6 +115,12 @@ def test_qos_class(resources, qos):
     assert _pod(containers=containers)["status"]["qosClass"] == qos
 
 
+def test_what_the_pod_says_as_a_whole_is_its_class():
+    both = {"cpu": "1", "memory": "1Gi"}
+    assert _pod(resources={"requests": {"memory": "1Gi"}})["status"]["qosClass"] == "Burstable"
+    assert _pod(resources={"requests": both, "limits": both})["status"]["qosClass"] == "Guaranteed"
+
+
 def test_a_pod_without_spec_gets_none():
     document = {"spec": "odd"}
     pods.pod(document)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from handfast.api import status
-from handfast.api.merging import apply, managed_fields
+from handfast.api.merging import apply, managed_fields, updates
 
 T0, T1, T2 = (f"2026-01-01T00:00:0{second}Z" for second in range(3))
 
@@ -39,9 +39,13 @@ def do_apply(
 
 
 def update(before: Any, after: Any, manager: str = "writer", now: str = T2, **rest: Any):
-    return apply.track_update(
-        before, after, manager=manager, types="core.v1.ConfigMap", api_version="v1", now_text=now, **rest
+    sent = after["metadata"].get("managedFields")
+    untouched = copy.deepcopy((before, after))
+    rows = updates.updated(
+        before, after, sent, manager=manager, types="core.v1.ConfigMap", api_version="v1", now_text=now, **rest
     )
+    assert (before, after) == untouched
+    return rows
 
 
 def entry(manager: str, fields: Any, operation: str = "Apply", time: str = T1) -> dict[str, Any]:
@@ -172,7 +176,7 @@ def test_the_first_apply_to_an_untracked_object():
     assert document["data"] == {"a": "1", "b": "2", "c": "3"}
     assert document["metadata"]["managedFields"] == [
         entry("one", {"f:data": {"f:a": {}, "f:c": {}}}),
-        entry("before-first-apply", {"f:data": {"f:a": {}, "f:b": {}}}, "Update"),
+        entry("before-first-apply", {"f:data": {".": {}, "f:a": {}, "f:b": {}}}, "Update"),
     ]
 
 
@@ -346,94 +350,6 @@ def test_no_record_at_all():
     assert managed_fields.read_entries({"metadata": 7}) == []
 
 
-def test_updates_of_untracked_objects_leave_no_record():
-    assert update(None, config({"a": "1"})) == []
-    assert update(config({"a": "1"}), config({"a": "2"})) == []
-
-
-def test_what_a_creator_sent_is_the_creators():
-    rows = apply.record_create(
-        config({"a": "1"}),
-        manager="kubectl",
-        types="core.v1.ConfigMap",
-        api_version="v1",
-        now_text="2026-01-01T00:00:01Z",
-    )
-    assert [(row["manager"], row["operation"]) for row in rows] == [("kubectl", "Update")]
-    assert rows[0]["fieldsV1"]["f:data"] == {"f:a": {}}
-    # What was put in on the way is nobody's: an apply of the same does not take it out.
-    live = config({"a": "1", "injected": "x"}, managedFields=rows)
-    assert do_apply(live, config({"a": "1"}), manager="kubectl", force=True)["data"] == {"a": "1", "injected": "x"}
-    # And an update of it is on record from then on.
-    changed = update(live, config({"a": "2", "injected": "x"}, managedFields=rows))
-    assert [row["manager"] for row in changed] == ["writer"]
-
-
-def test_an_update_takes_what_it_changes():
-    live = do_apply(None, config({"a": "1", "b": "2"}, labels={"x": "y"}))
-    after = copy.deepcopy(live)
-    after["data"] = {"a": "9", "c": "3"}
-    after["metadata"]["annotations"] = {"n": "v"}
-    after["metadata"]["resourceVersion"] = "8"
-    rows = update(live, after)
-    assert rows == [
-        entry("one", {"f:metadata": {"f:labels": {"f:x": {}}}}),
-        entry(
-            "writer",
-            {"f:data": {"f:a": {}, "f:c": {}}, "f:metadata": {"f:annotations": {".": {}, "f:n": {}}}},
-            "Update",
-            T2,
-        ),
-    ]
-    after["metadata"]["managedFields"] = rows
-    # The same writer again: only what it removes changes, and its time stays.
-    less = copy.deepcopy(after)
-    del less["metadata"]["managedFields"]
-    del less["data"]["c"]
-    assert update(after, less, now=T0)[1] == entry(
-        "writer", {"f:data": {"f:a": {}}, "f:metadata": {"f:annotations": {".": {}, "f:n": {}}}}, "Update", T2
-    )
-    more = copy.deepcopy(after)
-    more["data"]["d"] = "4"
-    assert update(after, more, now=T0)[1]["time"] == T0
-    assert update(after, copy.deepcopy(after), "idle", now=T0) == rows
-    with pytest.raises(status.StatusError, match=r'conflict with "writer" using v1: \.data\.a'):
-        do_apply(after, config({"a": "1"}))
-
-
-def test_an_applier_that_lost_everything_is_remembered():
-    live = do_apply(None, config({"a": "1"}))
-    rows = update(live, {**live, "data": {"a": "2"}})
-    assert rows == [entry("one", {}), entry("writer", {"f:data": {"f:a": {}}}, "Update", T2)]
-    live = {**live, "data": {"a": "2"}, "metadata": {**live["metadata"], "managedFields": rows}}
-    assert [each["manager"] for each in update(live, {**live, "data": {"a": "3"}}, "third")] == ["one", "third"]
-
-
-def test_structs_that_are_always_there_are_nobodys():
-    live = do_apply(None, {"metadata": {"name": "d"}, "spec": {"replicas": 1}}, types="apps.v1.Deployment")
-    after = copy.deepcopy(live)
-    after["spec"]["strategy"] = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1}}
-    after["spec"]["template"] = {"spec": {"containers": [{"name": "a"}]}}
-    rows = apply.track_update(
-        live, after, manager="w", types="apps.v1.Deployment", api_version="apps/v1", now_text=T2, subresource="scale"
-    )
-    assert rows[1]["subresource"] == "scale"
-    assert rows[1]["fieldsV1"]["f:spec"] == {
-        "f:strategy": {"f:type": {}, "f:rollingUpdate": {".": {}, "f:maxSurge": {}}},
-        "f:template": {"f:spec": {"f:containers": {".": {}, 'k:{"name":"a"}': {".": {}, "f:name": {}}}}},
-    }
-
-
-def test_a_writer_may_clear_or_rewrite_the_record():
-    live = do_apply(None, config({"a": "1"}))
-    cleared: list[list[Any]] = [[], [{}]]
-    for empty in cleared:
-        assert update(live, config({"a": "1"}, managedFields=empty)) == []
-    renamed = [entry("two", {"f:data": {"f:a": {}}})]
-    assert update(live, config({"a": "1"}, managedFields=renamed)) == renamed
-    assert update(live, config({"a": "1"}, managedFields=["garbage"])) == live["metadata"]["managedFields"]
-
-
 def test_old_updates_are_folded_into_one():
     live = do_apply(None, config({"a": "1"}), now=T0)
     times = [f"2026-01-01T00:01:{second:02}Z" for second in range(30)]
@@ -479,5 +395,31 @@ def test_appliers_are_bounded(monkeypatch):
     with pytest.raises(status.StatusError, match="too many field managers"):
         update(live, config({"a": "b"}, managedFields=rows))
     long = config({"z": "v"}, managedFields=rows)
-    assert len(update(long, {**long, "data": {"z": "w"}})) == 5
+    assert len(update(long, {**long, "data": {"z": "v", "n": "w"}})) == 5
     assert do_apply(long, config({"k1": "w"}), "m1")["data"] == {"z": "v", "k1": "w"}
+
+
+def test_a_manager_does_not_conflict_with_itself_across_status():
+    live = do_apply(None, config({"a": "1"}, labels={"x": "1"}), subresource="status")
+    assert do_apply(live, config(labels={"x": "2"}))["metadata"]["labels"] == {"x": "2"}
+    with pytest.raises(
+        status.StatusError, match=r'conflict with "one" with subresource "status": \.metadata\.labels\.x'
+    ):
+        do_apply(live, config(labels={"x": "2"}), "two")
+    # Another door, or another way to write, is somebody else, as in Kubernetes.
+    with pytest.raises(status.StatusError, match='conflict with "one" with subresource "status"'):
+        do_apply(live, config(labels={"x": "2"}), subresource="scale")
+    written = {**live, "metadata": {**live["metadata"], "managedFields": update(live, config({"a": "2"}), "one")}}
+    with pytest.raises(status.StatusError, match=r'conflict with "one" using v1: \.data\.a'):
+        do_apply(written, config({"a": "3"}))
+
+
+def test_what_a_write_leaves_alone_is_neither_merged_nor_owned():
+    applied = {"metadata": {"name": "d"}, "spec": {"replicas": 1}, "status": {"replicas": 9}}
+    live = {"metadata": {"name": "d"}, "spec": {"replicas": 1}, "status": {"replicas": 3}}
+    document = do_apply(live, applied, types="apps.v1.Deployment", ignored={"status": frozenset()})
+    assert document["status"] == {"replicas": 3}
+    assert [(row["manager"], row["fieldsV1"]) for row in document["metadata"]["managedFields"]] == [
+        ("one", {"f:spec": {"f:replicas": {}}}),
+        ("before-first-apply", {"f:spec": {"f:replicas": {}}}),
+    ]

@@ -145,19 +145,28 @@ def test_parse_is_canonical():
 
 @pytest.mark.parametrize(
     "fields",
-    [None, [], {"f:a": 1}, {"a": {}}, {"k:1": {}}, {"k:{": {}}, {"v:x": {}}, {"i:x": {}}, {"v:" + "[" * 100_000: {}}],
+    [
+        *(None, [], {"f:a": 1}, {"a": {}}, {"k:1": {}}, {"k:{": {}}, {"v:x": {}}, {"i:x": {}}),
+        {"v:" + "[" * 100_000: {}},
+        # Half of a character: it could not be stored.
+        *({'k:{"a":"\\ud800"}': {}}, {'v:"\\ud800"': {}}),
+    ],
 )
 def test_malformed_fields(fields):
-    with pytest.raises(errors.Refused):
+    with pytest.raises(errors.Refused, match=r"^fieldsV1 "):
         FieldSet.parse(fields)
 
 
 def test_parse_is_bounded():
     fields: dict[str, Any] = {}
-    for _ in range(1000):
+    for _ in range(fieldsets._MAX_DEPTH):
         fields = {"f:a": fields}
-    with pytest.raises(errors.Refused):
-        FieldSet.parse(fields)
+    assert FieldSet.parse(fields).fields_v1() == fields
+    for more in (1, 1000):
+        for _ in range(more):
+            fields = {"f:a": fields}
+        with pytest.raises(errors.Refused, match="must be objects of path elements"):
+            FieldSet.parse(fields)
 
 
 def test_union_intersection_and_difference_are_those_of_sets():

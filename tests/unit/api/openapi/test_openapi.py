@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from handfast.api import kinds
-from handfast.api.openapi import openapi, paths
+from handfast.api.openapi import descriptions, names, openapi
 from handfast.api.schema import schema
 
 CRON_TAB = kinds.Kind(
@@ -47,31 +47,14 @@ def test_fingerprint_tells_documents_apart():
     assert openapi.fingerprint(b"a") == openapi.fingerprint(b"a")
 
 
-@pytest.mark.parametrize(
-    ("message", "component"),
-    [
-        ("core.v1.Pod", "io.k8s.api.core.v1.Pod"),
-        ("meta.v1.ObjectMeta", "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"),
-        ("intstr.IntOrString", "io.k8s.apimachinery.pkg.util.intstr.IntOrString"),
-        ("resource.Quantity", "io.k8s.apimachinery.pkg.api.resource.Quantity"),
-        ("runtime.RawExtension", "io.k8s.apimachinery.pkg.runtime.RawExtension"),
-        (
-            "apiextensions.v1.JSONSchemaProps",
-            "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps",
-        ),
-    ],
-)
-def test_names_of_components(message, component):
-    assert openapi.component_name(message) == component
-
-
 def test_a_kind(core):
     pod = core["components"]["schemas"]["io.k8s.api.core.v1.Pod"]
     assert pod["x-kubernetes-group-version-kind"] == [{"group": "", "kind": "Pod", "version": "v1"}]
-    assert pod["description"] == "Pod (core/v1)"
-    assert pod["properties"]["apiVersion"] == {"type": "string"}
+    assert pod["description"] == descriptions.of("core.v1.Pod")
+    assert pod["properties"]["apiVersion"] == {"type": "string", "description": descriptions.shared("apiVersion")}
     assert pod["properties"]["metadata"] == {
-        "allOf": [{"$ref": "#/components/schemas/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"}]
+        "allOf": [{"$ref": "#/components/schemas/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"}],
+        "description": descriptions.shared("metadata"),
     }
     listed = core["components"]["schemas"]["io.k8s.api.core.v1.PodList"]
     assert listed["x-kubernetes-group-version-kind"] == [{"group": "", "kind": "PodList", "version": "v1"}]
@@ -90,8 +73,12 @@ def test_a_property_has_its_type_and_how_lists_and_maps_merge(core):
     }
     assert "containers" in schemas["io.k8s.api.core.v1.PodSpec"]["required"]
     secret = schemas["io.k8s.api.core.v1.Secret"]["properties"]
-    assert secret["data"] == {"type": "object", "additionalProperties": {"type": "string", "format": "byte"}}
-    assert secret["immutable"] == {"type": "boolean"}
+    assert secret["data"] == {
+        "type": "object",
+        "additionalProperties": {"type": "string", "format": "byte"},
+        "description": descriptions.of("core.v1.Secret", "data"),
+    }
+    assert secret["immutable"]["type"] == "boolean"
     assert schemas["io.k8s.api.core.v1.ObjectReference"]["x-kubernetes-map-type"] == "atomic"
     assert schemas["io.k8s.apimachinery.pkg.apis.meta.v1.Time"] == {"type": "string", "format": "date-time"}
     assert schemas["io.k8s.apimachinery.pkg.util.intstr.IntOrString"]["format"] == "int-or-string"
@@ -114,6 +101,12 @@ def test_schemas_of_schemas():
     assert "$ref" in schemas[package + "JSONSchemaProps"]["properties"]
 
 
+def test_a_message_without_fields_has_no_properties():
+    document = openapi.document("apiextensions.k8s.io", "v1", rows("apiextensions.k8s.io", "v1"))
+    name = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceSubresourceStatus"
+    assert document["components"]["schemas"][name] == {"type": "object"}
+
+
 def test_subresources_bring_their_own_kinds(core):
     schemas = core["components"]["schemas"]
     assert schemas["io.k8s.api.policy.v1.Eviction"]["x-kubernetes-group-version-kind"] == [
@@ -128,14 +121,16 @@ def test_custom_resources_bring_their_own_schema():
     document = openapi.document("stable.example.com", "v1", [CRON_TAB])
     schemas = document["components"]["schemas"]
     assert schemas["com.example.stable.v1.CronTab"] == {
-        "description": "CronTab (stable.example.com/v1)",
         "type": "object",
         "properties": {
             "spec": {"type": "object"},
             # What every object has and no definition says, or `explain` would not show it.
-            "apiVersion": {"type": "string"},
-            "kind": {"type": "string"},
-            "metadata": paths.reference("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"),
+            "apiVersion": {"type": "string", "description": descriptions.shared("apiVersion")},
+            "kind": {"type": "string", "description": descriptions.shared("kind")},
+            "metadata": {
+                **names.reference("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"),
+                "description": descriptions.shared("metadata"),
+            },
         },
         "x-kubernetes-group-version-kind": [{"group": "stable.example.com", "kind": "CronTab", "version": "v1"}],
     }
@@ -146,6 +141,13 @@ def test_custom_resources_bring_their_own_schema():
     assert {f"io.k8s.apimachinery.pkg.apis.meta.v1.{name}" for name in ("ObjectMeta", "ListMeta")} <= schemas.keys()
     items = schemas["com.example.stable.v1.CronTabList"]["properties"]["items"]
     assert items["items"] == {"allOf": [{"$ref": "#/components/schemas/com.example.stable.v1.CronTab"}]}
+
+
+def test_a_kind_that_nobody_described_says_nothing():
+    document = openapi.document("storage.k8s.io", "v1", rows("storage.k8s.io", "v1"))
+    driver = document["components"]["schemas"]["io.k8s.api.storage.v1.CSIDriver"]
+    assert "description" not in driver
+    assert "description" not in driver["properties"]["spec"]
 
 
 def test_custom_resources_without_schema_say_that_anything_goes():

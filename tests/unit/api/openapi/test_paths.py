@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from handfast.api import kinds
+from handfast.api.openapi import names
 from handfast.api.openapi import paths as openapi_paths
 
 
@@ -23,7 +24,7 @@ def row(**changes: Any) -> kinds.Kind:
 
 
 def paths(kind: kinds.Kind) -> dict[str, Any]:
-    return openapi_paths.of_kind(kind, "C", {sub.name: f"C.{sub.name}" for sub in kind.subresources})
+    return openapi_paths.of_kind(kind, {sub.name: f"C.{sub.name}" for sub in kind.subresources})
 
 
 def parameters(item: dict[str, Any]) -> list[str]:
@@ -69,10 +70,12 @@ def test_custom_resources_have_no_strategic_merge():
 def test_bodies_and_answers():
     found = paths(row())
     collection = found["/apis/apps/v1/namespaces/{namespace}/deployments"]
-    assert collection["post"]["requestBody"]["content"]["*/*"]["schema"] == openapi_paths.reference("C")
+    assert collection["post"]["requestBody"]["content"]["*/*"]["schema"] == names.reference(
+        "io.k8s.api.apps.v1.Deployment"
+    )
     assert list(collection["post"]["responses"]) == ["201"]
     listed = collection["get"]["responses"]["200"]["content"]["application/json"]["schema"]
-    assert listed == openapi_paths.reference("CList")
+    assert listed == names.reference("io.k8s.api.apps.v1.DeploymentList")
     assert "requestBody" not in collection["get"]
     assert "watch" in parameters(collection["get"])
     item = found["/apis/apps/v1/namespaces/{namespace}/deployments/{name}"]
@@ -92,7 +95,7 @@ def test_a_subresource_has_a_path_with_its_verbs_and_its_kind():
     }
     binding = found[f"{item}/binding"]["post"]
     assert binding["x-kubernetes-group-version-kind"] == {"group": "apps", "kind": "Binding", "version": "v1"}
-    assert binding["requestBody"]["content"]["*/*"]["schema"] == openapi_paths.reference("C.binding")
+    assert binding["requestBody"]["content"]["*/*"]["schema"] == names.reference("C.binding")
 
 
 def test_create_only_kinds_show_a_patch_that_is_not_served():

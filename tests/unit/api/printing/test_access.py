@@ -3,14 +3,14 @@
 
 from __future__ import annotations
 
-import datetime as dt
+import datetime
 
 import pytest
 
 from handfast.api import kinds
 from handfast.api.printing import access, printers
 
-NOW = dt.datetime(2026, 1, 2, 4, 4, 5, tzinfo=dt.UTC)
+NOW = datetime.datetime(2026, 1, 2, 4, 4, 5, tzinfo=datetime.UTC)
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def test_a_request_without_a_sensible_duration(seconds):
 
 
 def test_the_default_storage_class_is_marked():
-    kind = next(row for row in kinds.builtin() if row.plural == "storageclasses")
+    kind = kinds.row("storageclasses", "storage.k8s.io")
     annotations = {"storageclass.kubernetes.io/is-default-class": "true"}
     assert printers.cells(kind, {"metadata": {"name": "fast", "annotations": annotations}}, NOW)[0] == "fast (default)"
 
@@ -52,3 +52,14 @@ def test_the_words_of_a_storage_class_are_its_own():
 
 def test_a_role_without_a_time():
     assert access.created_at({}, NOW) == ["<unknown>"]
+
+
+def test_params_of_policies_are_shown_where_there_are_any():
+    kind = {"apiVersion": "v1", "kind": "ConfigMap"}
+    assert access.admission_policy({"spec": {"paramKind": kind, "validations": [{}]}}, NOW)[:2] == [1, "v1/ConfigMap"]
+    assert access.admission_policy({}, NOW)[:2] == [0, "<unset>"]
+    cells = [
+        access.policy_binding({"spec": {"policyName": "p", **spec}}, NOW)[:2]
+        for spec in ({}, {"paramRef": {"name": "a"}}, {"paramRef": {"name": "a", "namespace": "b"}})
+    ]
+    assert cells == [["p", "<unset>"], ["p", "*/a"], ["p", "b/a"]]

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-import datetime as dt
+import datetime
 
 import pytest
 
@@ -39,15 +39,15 @@ MINUTE, HOUR, DAY, YEAR = 60, 3600, 86400, 86400 * 365
     ],
 )
 def test_human_duration(seconds, text):
-    assert ages.human_duration(dt.timedelta(seconds=seconds)) == text
+    assert ages.human_duration(datetime.timedelta(seconds=seconds)) == text
 
 
 @pytest.mark.parametrize("value", [None, 5, "", "yesterday", "2026-01-01T00:00:00", "0001-01-01T00:00:00+23:00"])
 def test_no_timestamp_has_an_unknown_age(value):
-    assert ages.since(value, dt.datetime(2026, 1, 1, tzinfo=dt.UTC)) == "<unknown>"
+    assert ages.since(value, datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)) == "<unknown>"
 
 
 def test_since_counts_from_either_form():
-    now = dt.datetime(2026, 1, 1, 0, 0, 30, tzinfo=dt.UTC)
+    now = datetime.datetime(2026, 1, 1, 0, 0, 30, tzinfo=datetime.UTC)
     assert ages.since("2026-01-01T00:00:00Z", now) == "30s"
     assert ages.since("2026-01-01T00:00:00.500000Z", now) == "29s"

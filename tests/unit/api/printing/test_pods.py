@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-import datetime as dt
+import datetime
 
 import pytest
 
 from handfast.api.printing import pods
 
-NOW = dt.datetime(2026, 1, 2, 4, 4, 5, tzinfo=dt.UTC)
+NOW = datetime.datetime(2026, 1, 2, 4, 4, 5, tzinfo=datetime.UTC)
 RUNNING = {"ready": True, "state": {"running": {}}}
 
 

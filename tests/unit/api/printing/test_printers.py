@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-import datetime as dt
+import datetime
 
 import pytest
 
@@ -12,7 +12,7 @@ from handfast.api.printing import columns as print_columns
 from handfast.api.printing import printers
 from tests.properties import sample_documents
 
-NOW = dt.datetime(2026, 1, 2, 4, 4, 5, tzinfo=dt.UTC)
+NOW = datetime.datetime(2026, 1, 2, 4, 4, 5, tzinfo=datetime.UTC)
 AGE = "60m"
 
 
@@ -151,9 +151,32 @@ def test_a_kind_has_the_columns_of_kubectl_in_their_order(group, plural, normal,
         ("storage.k8s.io", "csidrivers", ["web", True, False, False, "a", False, "<unset>", AGE]),
         ("storage.k8s.io", "storageclasses", ["web", "csi.example.com", "Delete", "Immediate", False, AGE]),
         ("node.k8s.io", "runtimeclasses", ["web", "runc", AGE]),
+        ("", "componentstatuses", ["web", "Healthy", "ok", ""]),
+        ("apiregistration.k8s.io", "apiservices", ["web", "Local", "True", AGE]),
+        ("flowcontrol.apiserver.k8s.io", "flowschemas", ["web", "user", 900, "ByUser", AGE, "False"]),
+        (
+            "flowcontrol.apiserver.k8s.io",
+            "prioritylevelconfigurations",
+            ["web", "Limited", 0, "<none>", "<none>", "<none>", AGE],
+        ),
+        ("", "podtemplates", ["web", "web", "web:1", "app=web"]),
+        ("", "resourcequotas", ["web", "pods: 3/10, requests.cpu: 0/2", "limits.memory: 0/1Gi", AGE]),
+        ("", "limitranges", ["web", sample_documents.CREATED]),
+        ("apps", "controllerrevisions", ["web", "<none>", 3, AGE]),
+        ("autoscaling", "horizontalpodautoscalers", ["web", "Deployment/web", "<none>", "<unset>", 5, 2, AGE]),
+        ("networking.k8s.io", "ingresses", ["web", "web", "a.example.com", "203.0.113.1", "80, 443", AGE]),
+        (
+            "networking.k8s.io",
+            "ingressclasses",
+            ["web", "example.com/controller", "Parameters.example.com/p", AGE],
+        ),
+        ("networking.k8s.io", "networkpolicies", ["web", "app=web", AGE]),
+        ("policy", "poddisruptionbudgets", ["web", "50%", "N/A", 1, AGE]),
+        ("scheduling.k8s.io", "priorityclasses", ["web", 1000, True, AGE, ""]),
+        ("storage.k8s.io", "csistoragecapacities", ["web", "fast", "5Gi"]),
     ],
 )
-def test_the_cells_of_a_minimal_object_are_those_of_kubectl(group, plural, cells):
+def test_the_cells_of_a_sample_are_those_of_kubectl(group, plural, cells):
     assert list(_row(group, plural).values()) == cells
 
 

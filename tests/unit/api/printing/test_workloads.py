@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-import datetime as dt
+import datetime
 
 import pytest
 
 from handfast.api.printing import workloads
 
-NOW = dt.datetime(2026, 1, 2, 4, 4, 5, tzinfo=dt.UTC)
+NOW = datetime.datetime(2026, 1, 2, 4, 4, 5, tzinfo=datetime.UTC)
 
 
 @pytest.mark.parametrize(
@@ -72,3 +72,17 @@ def test_a_cron_job_that_never_ran():
 
 def test_a_replication_controller_selects_by_plain_labels():
     assert workloads.replicationcontroller({"spec": {"selector": {"a": "b"}}}, NOW)[-1] == "a=b"
+
+
+def test_a_scale_says_what_is_asked_for_and_what_there_is():
+    metadata = {"name": "s", "creationTimestamp": "2030-01-01T00:00:00Z"}
+    document = {"metadata": metadata, "spec": {"replicas": 3}, "status": {"replicas": 2}}
+    now = datetime.datetime(2030, 1, 1, 1, tzinfo=datetime.UTC)
+    assert workloads.scale_cells(document, now) == ["s", 3, 2, "60m"]
+
+
+@pytest.mark.parametrize(("api_version", "text"), [("apps/v1", "statefulset.apps/web"), ("v1", "statefulset/web")])
+def test_a_revision_names_its_controller(api_version, text):
+    owner = {"apiVersion": api_version, "kind": "StatefulSet", "name": "web", "controller": True}
+    document = {"metadata": {"ownerReferences": [{"kind": "Other"}, owner]}, "revision": 2}
+    assert workloads.controllerrevision(document, NOW)[:2] == [text, 2]

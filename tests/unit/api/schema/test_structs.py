@@ -251,8 +251,11 @@ def test_unknown_fields_and_a_type_error_together():
 
 def test_findings_are_bounded():
     assert len(structs.check("core.v1.Pod", {str(number): 1 for number in range(1000)}).unknown) == structs.MAX_UNKNOWN
-    assert len(structs.check("core.v1.ConfigMap", {"immutable": 10**4000}).type_error or "") < 200
-    assert len(structs.check("core.v1.Pod", {"spec": {"activeDeadlineSeconds": 10**900}}).type_error or "") < 200
+    for message, document in (
+        ("core.v1.ConfigMap", {"immutable": 10**4000}),
+        ("core.v1.Pod", {"spec": {"activeDeadlineSeconds": 10**900}}),
+    ):
+        assert 0 < len(structs.check(message, document).type_error or "") < 200
 
 
 def test_unknown_message_is_misuse():

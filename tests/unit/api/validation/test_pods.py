@@ -52,6 +52,17 @@ IN = "spec.containers[0]"
             [f'{IN}.volumeMounts[1].mountPath: Invalid value: "/etc/web": must be unique'],
         ),
         (
+            {"spec|overhead": {"cpu": "-1"}},
+            ['spec.overhead[cpu]: Invalid value: "-1": must be greater than or equal to 0'],
+        ),
+        (
+            {"spec|resources": {"requests": {"memory": "-1"}, "limits": {"cpu": "50m"}}},
+            [
+                'spec.resources.requests[memory]: Invalid value: "-1": must be greater than or equal to 0',
+                f'{IN}.resources.limits: Invalid value: "100m": must be less than or equal to pod limits of 50m',
+            ],
+        ),
+        (
             {f"{WEB}|resources|requests|cpu": "200m"},
             [f'{IN}.resources.requests: Invalid value: "200m": must be less than or equal to cpu limit of 100m'],
         ),

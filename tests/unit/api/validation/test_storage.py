@@ -14,6 +14,7 @@ CSI_NODE, CSI_DRIVER, RUNTIME = (
     ("storage.k8s.io", "csidrivers"),
     ("node.k8s.io", "runtimeclasses"),
 )
+CAPACITY = ("storage.k8s.io", "csistoragecapacities")
 MODES = "spec.accessModes"
 EXACTLY_ONE = "must specify exactly one of inlineVolumeSpec and persistentVolumeName"
 
@@ -43,6 +44,10 @@ EXACTLY_ONE = "must specify exactly one of inlineVolumeSpec and persistentVolume
         (PVC, {"spec|resources|requests|storage": "-1"}, ['spec.resources[storage]: Invalid value: "-1": must be gr']),
         (PVC, {"spec|storageClassName": "A"}, ['spec.storageClassName: Invalid value: "A"']),
         (CLASS, {"provisioner": ""}, ["provisioner: Required value"]),
+        (CAPACITY, {"nodeTopology": REMOVED, "capacity": REMOVED}, []),
+        (CAPACITY, {"nodeTopology": {"matchLabels": {"a b": "c"}}}, ['nodeTopology.matchLabels: Invalid value: "a b"']),
+        (CAPACITY, {"storageClassName": ""}, ['storageClassName: Invalid value: ""']),
+        (CAPACITY, {"capacity": "-1"}, ['capacity: Invalid value: "-1": must be greater than or equal to 0']),
         (
             CLASS,
             {"reclaimPolicy": "X"},
@@ -110,3 +115,17 @@ def test_an_unbound_claim_can_be_bound_but_not_grown():
     assert begin(found, ["spec: Forbidden: spec is immutable"])
     bound = updated(*PVC, {"spec|volumeName": "v"}, {"spec|volumeName": "", "status": {"phase": "Pending"}})
     assert bound == []
+
+
+def test_a_claim_does_not_move_to_another_class_by_its_old_name():
+    free = {"volume.beta.kubernetes.io/storage-class": "free"}
+    (cause,) = updated(*PVC, {"metadata|annotations": free})
+    assert cause.startswith("metadata.annotations[volume.beta.kubernetes.io/storage-class]: Invalid value: ")
+    assert updated(*PVC, {"metadata|annotations": {"a": "b", **free}}, {"metadata|annotations": free}) == []
+
+
+def test_what_a_capacity_is_of_stays():
+    assert updated(*CAPACITY, {"storageClassName": "slow"}) == [
+        'storageClassName: Invalid value: "slow": field is immutable'
+    ]
+    assert not updated(*CAPACITY, {"capacity": "1Gi"})

@@ -9,8 +9,8 @@ from tests.properties import sample_documents
 
 
 def test_every_row_of_rules_is_a_kind():
-    # Reviews are answered, not stored.
-    served = {kind.resource for kind in kinds.builtin() if "get" in kind.verbs}
+    # Reviews are answered, not stored; some others are made when they are read.
+    served = {kind.resource for kind in kinds.builtin() if "get" in kind.verbs and not kind.is_computed}
     assert set(validation._CREATE) <= served
     assert set(validation._UPDATE) <= set(validation._CREATE)
     # A service account has nothing but metadata that could be wrong.

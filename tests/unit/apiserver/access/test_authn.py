@@ -185,8 +185,9 @@ class TestDenyList:
         assert authenticator.reviewed("good", ("a",), NOW)[1] == ("a",)
         denied.names.add("joe")
         assert refusal(authenticator, [], header="Bearer good") == "Revoked"
-        with pytest.raises(identity.Unauthorized):
+        with pytest.raises(identity.Unauthorized) as caught:
             authenticator.reviewed("good", (), NOW)
+        assert caught.value.why == "Revoked"
 
 
 class TestCertificate:
@@ -323,7 +324,7 @@ SIGNER = ca("kubelet-bootstrap-kubeconfig-signer")
 def beside(*scoped: Made, unscoped: Sequence[Made] = (ROOT,)) -> authn.Authenticator:
     """One that also believes CAs of bootstrap credentials."""
     authenticator = trusting(*unscoped)
-    authenticator.trust_scoped(bundles.TrustBundle.of(made.der for made in scoped))
+    authenticator.trust_bootstrap_cas(bundles.TrustBundle.of(made.der for made in scoped))
     return authenticator
 
 
@@ -356,7 +357,7 @@ class TestBootstrapCAs:
 
     def test_a_refusal_is_not_remembered_and_a_token_beside_it_counts(self) -> None:
         authenticator = authn.Authenticator(bundles.TrustBundle.of([ROOT.der]), [authn.TokenRow(Tokens({"good": JOE}))])
-        authenticator.trust_scoped(bundles.TrustBundle.of([SIGNER.der]))
+        authenticator.trust_bootstrap_cas(bundles.TrustBundle.of([SIGNER.der]))
         admin = leaf(SIGNER, CLIENT, subject=self.CLAIMS[0])
         assert authenticator.authenticate(peer_of(admin), "Bearer good", NOW).name == "joe"
         assert refusal(authenticator, [admin]) == "OutsideAuthorityScope"
@@ -396,12 +397,13 @@ class TestBootstrapCAs:
             authenticator.authenticate(who, None, NOW)
         told: list[str] = []
         authenticator.changed.append(lambda: told.append("all"))
-        authenticator.scoped_changed.append(lambda: told.append("scoped"))
-        authenticator.trust_scoped(bundles.TrustBundle.of([OTHER.der]))
+        authenticator.bootstrap_cas_changed.append(lambda: told.append("scoped"))
+        authenticator.trust_bootstrap_cas(bundles.TrustBundle.of([OTHER.der]))
         assert told == ["scoped"]
         assert refusal(authenticator, [leaf(SIGNER, CLIENT, subject=KUBELET)]) == "UnknownAuthority"
-        with pytest.raises(identity.Unauthorized):
+        with pytest.raises(identity.Unauthorized) as caught:
             authenticator.authenticate(kubelet, None, NOW)
+        assert caught.value.why == "UnknownAuthority"
         # Nobody else is judged anew.
         assert authenticator.remembers(jane, None)
 
@@ -423,7 +425,7 @@ class TestBootstrapCAs:
 
         judge = cast("node_recovery.NodeRecovery", Recovery())
         authenticator = authn.Authenticator(bundles.TrustBundle.of([ROOT.der]), recovery=judge)
-        authenticator.trust_scoped(bundles.TrustBundle.of([SIGNER.der]))
+        authenticator.trust_bootstrap_cas(bundles.TrustBundle.of([SIGNER.der]))
         node = leaf(
             SIGNER,
             CLIENT,
@@ -445,7 +447,7 @@ class TestBootstrapCAs:
     def test_the_end_of_a_bootstrap_ca(self) -> None:
         authenticator, kubelet = beside(), leaf(SIGNER, CLIENT, subject=KUBELET)
         until = {certificates.fingerprint(SIGNER.der): NOW + 2 * SECOND}
-        authenticator.trust_scoped(bundles.TrustBundle.of([SIGNER.der]), until)
+        authenticator.trust_bootstrap_cas(bundles.TrustBundle.of([SIGNER.der]), until)
         user = authenticator.authenticate(peer_of(kubelet), None, NOW + SECOND)
         # Open watches end then, too.
         assert user.until == NOW + 2 * SECOND - datetime.timedelta.resolution
@@ -455,17 +457,24 @@ class TestBootstrapCAs:
         short = leaf(SIGNER, CLIENT, subject=KUBELET, not_after=NOW + SECOND)
         assert authenticator.authenticate(peer_of(short), None, NOW).until == NOW + SECOND
         # An end that nobody can read has been.
-        authenticator.trust_scoped(bundles.TrustBundle.of([SIGNER.der]), dict.fromkeys(until, credential_end.LONG_AGO))
+        authenticator.trust_bootstrap_cas(
+            bundles.TrustBundle.of([SIGNER.der]), dict.fromkeys(until, credential_end.LONG_AGO)
+        )
         assert refusal(authenticator, [kubelet], NOW) == "BootstrapCredentialEnded"
 
     def test_whose_open_watches_are_judged_anew(self) -> None:
         authenticator = beside(SIGNER)
         kubelet = authenticator.authenticate(peer_of(leaf(SIGNER, CLIENT, subject=KUBELET)), None, NOW)
-        with pytest.raises(identity.Unauthorized):
-            authenticator.require_unscoped(kubelet)
-        authenticator.require_unscoped(authenticator.authenticate(peer_of(leaf(ROOT, CLIENT)), None, NOW))
+        with pytest.raises(identity.Unauthorized) as caught:
+            authenticator.require_no_bootstrap_credential(kubelet)
+        assert caught.value.why == "CredentialsChanged"
+        authenticator.require_no_bootstrap_credential(
+            authenticator.authenticate(peer_of(leaf(ROOT, CLIENT)), None, NOW)
+        )
         # The same identity by its token has nothing to do with these CAs.
-        authenticator.require_unscoped(identity.User(bootstrapper.USER, bootstrapper.GROUPS, method="token"))
+        authenticator.require_no_bootstrap_credential(
+            identity.User(bootstrapper.USER, bootstrapper.GROUPS, method="token")
+        )
 
 
 class TestRemembers:
@@ -504,8 +513,3 @@ class TestRemembers:
         rows = [authn.TokenRow(Tokens({}, remembered=token))]
         authenticator = authn.Authenticator(bundles.TrustBundle.of([ROOT.der]), rows)
         assert authenticator.remembers(peer_of(), f"Bearer {token}") is cheap
-
-
-def test_the_hash_of_a_chain_knows_where_certificates_end() -> None:
-    assert peer.Peer.of((b"ab", b"c"), "", "").chain_hash != peer.Peer.of((b"a", b"bc"), "", "").chain_hash
-    assert peer.Peer.of((), "", "").chain_hash == b""

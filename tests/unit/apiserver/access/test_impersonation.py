@@ -72,8 +72,9 @@ def test_without_permission() -> None:
 
 
 def test_only_the_named_user() -> None:
-    with pytest.raises(status.StatusError):
+    with pytest.raises(status.StatusError, match='users "carol" is forbidden') as caught:
         acted([("Impersonate-User", "carol")], ("users", "", "bob"))
+    assert caught.value.reason == "Forbidden"
 
 
 def test_every_part_is_asked() -> None:
@@ -112,7 +113,7 @@ def test_scopes_are_a_part_like_any_other() -> None:
     )
     assert user is not None
     assert user.extra == {access.SCOPES: ("user:info",)}
-    with pytest.raises(status.StatusError):
+    with pytest.raises(status.StatusError, match=r"userextras/scopes\.authorization\.openshift\.io"):
         acted(rows, ("users", "", "bob"))
 
 

@@ -14,7 +14,7 @@ import pytest
 from handfast.api import kinds
 from handfast.apiserver.access import node_feed
 from handfast.apiserver.state import envelope, replica, storage
-from handfast.apiserver.state import items as states
+from handfast.apiserver.state import items as items_module
 from handfast.rules.nodes import graph as node_graph
 from handfast.rules.nodes import references
 from handfast.runtime import tasks
@@ -61,9 +61,11 @@ def attachment(node: str = "a") -> dict[str, Any]:
     }
 
 
-def item(document: dict[str, Any], version: int = 1) -> states.Item:
+def item(document: dict[str, Any], version: int = 1) -> items_module.Item:
     metadata = document["metadata"]
-    return states.Item(metadata.get("namespace", ""), metadata["name"], version, envelope.encode_document(document))
+    return items_module.Item(
+        metadata.get("namespace", ""), metadata["name"], version, envelope.encode_document(document)
+    )
 
 
 class World:
@@ -81,7 +83,7 @@ class World:
     def tell(self, before: dict[str, Any] | None, after: dict[str, Any] | None) -> None:
         """One change of a Pod, given to the feed as the copy would."""
         self.feed._pod(
-            states.Change(2, None if before is None else item(before), None if after is None else item(after, 2))
+            items_module.Change(2, None if before is None else item(before), None if after is None else item(after, 2))
         )
 
 

@@ -101,6 +101,24 @@ def test_tokens_of_pods_of_the_node():
     assert copied.why(identity.User(POD.name, POD.groups, extra={"authentication.kubernetes.io/node-name": ()})) == ""
 
 
+def test_tokens_of_a_pod():
+    copied = Copied(revoked(pod={"namespace": "default", "name": "web-1", "uid": "u-1"}))
+    head = "authentication.kubernetes.io/"
+
+    def bound(name: str, *uid: str, user: str = POD.name) -> identity.User:
+        return identity.User(user, POD.groups, extra={f"{head}pod-name": (name,), f"{head}pod-uid": uid})
+
+    assert copied.why(bound("web-1", "u-1")).startswith('pod "default/web-1/u-1" is refused')
+    for other in (
+        bound("web-1", "u-2"),
+        bound("web-2", "u-1"),
+        bound("web-1"),
+        bound("web-1", "u-1", user="jane"),
+        POD,
+    ):
+        assert copied.why(other) == ""
+
+
 @pytest.mark.parametrize(
     "spec",
     [

@@ -18,7 +18,7 @@ from handfast.apiserver.state import envelope, items, replica
 from handfast.rules import access, decision
 from handfast.rules.ledger import segments
 from handfast.store.sqlite import engine
-from tests.unit.rules.ledger_cases import NOW, chain, lines, opened
+from tests.unit.rules.ledger_cases import NOW, chain, lines, mesh, opened
 
 LOGS = handfast_kinds.ISSUANCE_LOG
 ADMIN = identity.User("kubernetes-admin", ("system:masters",))
@@ -153,3 +153,24 @@ def test_the_refusal_in_words():
     assert error.value.message == (
         'issuancelogs.handfast.dev "segment-0000000001" is forbidden: entries are only ever added at the end'
     )
+
+
+def test_each_chain_begins_once():
+    own = mesh(1)
+    admit(document(own), None, opened(1))
+    admit(document(opened(1)), None, own)
+    closed = segments.sealed(own)
+    assert refused(document(own), None, mesh(2, before=closed)) == "NotNext"
+    admit(document(mesh(2, before=closed)), None, closed, opened(1))
+
+
+@pytest.mark.parametrize("present", [opened(1), segments.sealed(opened(1))])
+def test_a_segment_that_is_there_already_is_answered_as_such(present: segments.Segment):
+    with pytest.raises(status.StatusError) as error:
+        admit(document(opened(1)), None, present)
+    assert error.value.reason == "AlreadyExists"
+
+
+def test_only_the_identity_service_writes_in_the_chain_of_the_mesh():
+    assert refused(document(mesh(1)), None, user=SIGNER) == "SignerNotPermitted"
+    assert refused(document(mesh(1)), None, user=PATCHER) == "SignerNotPermitted"

@@ -11,7 +11,7 @@ from aiohttp import web
 
 from handfast.api import status
 from handfast.apiserver import calls, identity, request
-from handfast.apiserver.admission import namespace_lifecycle, station, webhooks
+from handfast.apiserver.admission import namespace_lifecycle, policies, station, webhooks
 from handfast.apiserver.admission import plugin as admission
 from handfast.rules import access, decision
 from tests.unit.apiserver import admission_world
@@ -120,6 +120,7 @@ class Hooks:
         *,
         annotations: dict[str, str],
         between: Callable[[], Awaitable[None]],
+        work: Callable[..., Awaitable[Any]],
     ) -> bool:
         annotations["said"] = "so"
         self._noted.asked.append("webhooks mutate")
@@ -130,7 +131,13 @@ class Hooks:
         return self._changes
 
     async def validate(
-        self, asked: Any, options: dict[str, Any], warnings: list[str], *, annotations: dict[str, str]
+        self,
+        asked: Any,
+        options: dict[str, Any],
+        warnings: list[str],
+        *,
+        annotations: dict[str, str],
+        work: Callable[..., Awaitable[Any]],
     ) -> None:
         self._noted.asked.append("webhooks validate")
         self.options = options
@@ -144,6 +151,8 @@ class TestAdmitter:
             admission.Chain((noted.row("changes", "CREATE", "UPDATE"), *more), context),
             admission.Chain((noted.row("looks", "CREATE", "UPDATE"),), context),
             cast("webhooks.Webhooks", hooks),
+            policies.Policies(context.replica),
+            admission.Chain((noted.row("reserves", "CREATE"),), context),
         )
 
     @staticmethod
@@ -154,12 +163,27 @@ class TestAdmitter:
     @pytest.mark.parametrize(
         ("there", "changes", "order"),
         [
-            (False, False, ["changes CREATE", "looks CREATE"]),
-            (True, False, ["changes CREATE", "webhooks mutate", "looks CREATE", "webhooks validate"]),
-            (True, True, ["changes CREATE", "webhooks mutate", "changes CREATE", "looks CREATE", "webhooks validate"]),
+            (False, False, ["changes CREATE", "looks CREATE", "reserves CREATE"]),
+            (
+                True,
+                False,
+                ["changes CREATE", "webhooks mutate", "looks CREATE", "webhooks validate", "reserves CREATE"],
+            ),
+            (
+                True,
+                True,
+                [
+                    "changes CREATE",
+                    "webhooks mutate",
+                    "changes CREATE",
+                    "looks CREATE",
+                    "webhooks validate",
+                    "reserves CREATE",
+                ],
+            ),
         ],
     )
-    async def test_those_that_change_are_asked_before_those_that_look(
+    async def test_those_that_change_are_asked_first_and_those_that_reserve_last(
         self, there: bool, changes: bool, order: list[str]
     ) -> None:
         noted = Noted()
@@ -195,22 +219,6 @@ class TestAdmitter:
         hooks = Hooks(noted, there=True)
         await self.admitter(noted, hooks).admit(self.asked(verb, **query), pod(operation))
         assert hooks.options == {"apiVersion": "meta.k8s.io/v1", **options}
-
-    @pytest.mark.parametrize(
-        ("there", "operation", "resource", "may"),
-        [
-            (False, "CREATE", PODS, True),
-            (False, "UPDATE", PODS, False),
-            (False, "CREATE", NODES, False),
-            (True, "CREATE", NODES, True),
-        ],
-    )
-    def test_what_may_change(self, there: bool, operation: str, resource: tuple[str, str], may: bool) -> None:
-        noted = Noted()
-        row = noted.row("fills in", "CREATE", resources=frozenset({PODS}), changes=True)
-        write = admission_world.write_of(operation, resource, name="x")
-        admitter = self.admitter(noted, Hooks(noted, there=there), row)
-        assert [admitter.may_change(write) for _ in range(2)] == [may, may]
 
 
 class TestRequire:

@@ -62,6 +62,13 @@ async def server() -> AsyncIterator[hooking.Server]:
         yield running
 
 
+@pytest.fixture
+async def other() -> AsyncIterator[hooking.Server]:
+    """One that is to be left alone, though it would be trusted."""
+    async with hooking.Server(hooking.serving(*LOCAL), hooking.sends(b"another's")) as running:
+        yield running
+
+
 def by_service(**more: Any) -> dict[str, Any]:
     return {"service": {**hooking.SERVICE, "path": "/check", "port": 443, **more}, "caBundle": hooking.bundle()}
 
@@ -117,15 +124,14 @@ async def test_an_external_service_is_called_by_its_name(calling, server):
     assert await calling.call(by_service(port=server.port)) == b"answer"
 
 
-async def test_only_ready_endpoints_are_called(calling, server):
+async def test_only_ready_endpoints_are_called(calling, server, other):
     calling.copy.put_service(server.port)
-    ready: list[dict[str, Any]] = [
-        {"addresses": ["192.0.2.1"], "conditions": {"ready": False}},
-        {"addresses": ["127.0.0.1"]},
-    ]
-    calling.copy.put_slice("hook", ready, server.port)
-    for _ in range(4):
+    calling.copy.put_slice("hook", [{"addresses": ["127.0.0.1"]}], server.port)
+    unready = {"addresses": ["127.0.0.1"], "conditions": {"ready": False}}
+    calling.copy.put_slice("hook", [unready], other.port, name="two")
+    for _ in range(8):
         assert await calling.call(by_service()) == b"answer"
+    assert (len(server.heads), other.heads) == (8, [])
 
 
 async def test_an_endpoint_that_refuses_is_given_up_for_the_next(calling, server):
@@ -200,11 +206,12 @@ async def test_services_that_cannot_be_called(calling, prepare, config, why):
     assert message.endswith(f'/check?timeout=10s": {why}')
 
 
-async def test_slices_of_other_services_are_not_called(calling, server):
-    calling.copy.put_service(1, name="other")
+async def test_slices_of_other_services_are_not_called(calling, server, other):
+    calling.copy.put_service(other.port, name="other")
     calling.copy.put_service(server.port)
-    for _ in range(4):
+    for _ in range(8):
         assert await calling.call(by_service()) == b"answer"
+    assert (len(server.heads), other.heads) == (8, [])
 
 
 async def test_what_is_wrong_with_a_configuration_is_said(calling):

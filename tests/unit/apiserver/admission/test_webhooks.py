@@ -15,6 +15,7 @@ import structlog.testing
 from aiohttp import web
 
 from handfast.api import conversion, kinds, status
+from handfast.api.cel import engine
 from handfast.apiserver import identity
 from handfast.apiserver.admission import plugin, webhooks
 from tests.properties import sample_documents
@@ -169,7 +170,8 @@ async def test_configurations_are_never_sent(cluster):
         assert not cluster.hooks.has_validating("DELETE", own, "")
 
 
-async def test_what_is_not_evaluated_and_what_cannot_be_called_is_logged(cluster):
+async def test_what_is_not_evaluated_and_what_cannot_be_called_is_logged(cluster, monkeypatch):
+    monkeypatch.setattr(engine, "_cel", lambda: None)
     conditional = hooking.webhook("one", {"url": "https://a.example"}, matchConditions=[{"name": "x"}])
     with structlog.testing.capture_logs() as logged:
         cluster.configure(MUTATING, conditional, hooking.webhook("two", {}, admissionReviewVersions=["v2"]))
@@ -179,10 +181,58 @@ async def test_what_is_not_evaluated_and_what_cannot_be_called_is_logged(cluster
     ]
 
 
-async def test_webhooks_with_conditions_are_asked(cluster):
-    server = await cluster.configured(VALIDATING, matchConditions=[{"name": "never", "expression": "false"}])
+NEVER = [{"name": "always", "expression": "request.operation == 'CREATE'"}, {"name": "never", "expression": "false"}]
+
+
+async def test_without_the_evaluator_webhooks_with_conditions_are_asked(cluster, monkeypatch):
+    monkeypatch.setattr(engine, "_cel", lambda: None)
+    server = await cluster.configured(VALIDATING, matchConditions=NEVER)
     await cluster.hooks.validate(asked(), OPTIONS, [])
     assert len(server.reviews) == 1
+
+
+async def test_a_condition_that_is_false_passes_a_webhook_over(cluster):
+    server = await cluster.configured(VALIDATING, matchConditions=NEVER)
+    await cluster.hooks.validate(asked(), OPTIONS, [])
+    assert server.reviews == []
+    server = await cluster.configured(VALIDATING, matchConditions=NEVER[:1])
+    await cluster.hooks.validate(asked(), OPTIONS, [])
+    assert len(server.reviews) == 1
+
+
+async def test_a_condition_that_is_false_passes_a_changing_webhook_over(cluster):
+    server = await cluster.configured(MUTATING, matchConditions=NEVER)
+    assert not await cluster.hooks.mutate(asked(), OPTIONS, [])
+    assert server.reviews == []
+
+
+@pytest.mark.parametrize("sort", [MUTATING, VALIDATING])
+async def test_conditions_are_evaluated_where_the_caller_says(cluster, sort):
+    """Of a heavy object, or of a long condition that is not compiled yet, that is aside."""
+    condition = {"name": "x", "expression": f"'{sort}' == 'cold'"}
+    server = await cluster.configured(sort, matchConditions=[condition])
+    weights: list[int] = []
+
+    async def work(weight: int, do: Callable[..., bool], *arguments: Any) -> bool:
+        weights.append(weight)
+        return do(*arguments)
+
+    for _ in range(2):
+        await (cluster.hooks.mutate if sort == MUTATING else cluster.hooks.validate)(asked(), OPTIONS, [], work=work)
+    assert (weights, server.reviews) == ([len(condition["expression"]), 0], [])
+
+
+@pytest.mark.parametrize("policy", ["Fail", "Ignore"])
+async def test_a_condition_that_cannot_be_evaluated_is_for_the_failure_policy(cluster, policy):
+    wrong = [{"name": "wrong", "expression": "object.nobody.has.this == 1"}]
+    server = await cluster.configured(VALIDATING, matchConditions=wrong, failurePolicy=policy)
+    if policy == "Fail":
+        with pytest.raises(status.StatusError, match="resulted in error: no such key: nobody") as caught:
+            await cluster.hooks.validate(asked(), OPTIONS, [])
+        assert caught.value.code == 403
+    else:
+        await cluster.hooks.validate(asked(), OPTIONS, [])
+    assert server.reviews == []
 
 
 @pytest.mark.parametrize(

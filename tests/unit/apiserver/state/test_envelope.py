@@ -53,8 +53,9 @@ class TestSealed:
         envelopes = sealing()
         wrapped = bytearray(envelopes.wrap(KEY, "v1", PAYLOAD))
         wrapped[-1] ^= 1
-        with pytest.raises(errors.HandfastError):
+        with pytest.raises(errors.HandfastError) as caught:
             envelopes.open(KEY, bytes(wrapped))
+        assert caught.value.reason == "SealBroken"
 
     def test_without_keys(self) -> None:
         wrapped = sealing().wrap(KEY, "v1", PAYLOAD)

@@ -54,8 +54,12 @@ class TestDefaults:
             sendInitialEvents="true",
             allowWatchBookmarks="true",
             timeoutSeconds="60",
+            limit="5",
+            labelSelector="a=b",
         )
-        assert (found.version, found.initial_events, found.bookmarks, found.timeout) == (12, True, True, 60)
+        assert not found.selection.everything
+        assert (found.limit, found.version, found.match) == (5, 12, "NotOlderThan")
+        assert (found.initial_events, found.bookmarks, found.timeout) == (True, True, 60)
 
 
 class TestNumbers:

@@ -106,10 +106,10 @@ class TestTokenReview:
         told = "[invalid bearer token, service account token has expired]"
         assert self.review(Reviewer(), token="expired") == {"user": {}, "error": told}
 
-    def test_the_token_does_not_come_back(self) -> None:
+    def test_the_spec_comes_back_with_its_token_because_typed_clients_require_it(self) -> None:
         document = {"metadata": {}, "spec": {"token": "good", "audiences": ["a"]}}
         Reviewer().ask("authentication.k8s.io", "tokenreviews", document)
-        assert document["spec"] == {"audiences": ["a"]}
+        assert document["spec"] == {"token": "good", "audiences": ["a"]}
 
     @pytest.mark.parametrize("spec", [{}, {"token": ""}, {"token": None}])
     def test_no_token(self, spec: dict[str, Any]) -> None:
@@ -118,8 +118,9 @@ class TestTokenReview:
         assert caught.value.code == 400
 
     def test_no_spec(self) -> None:
-        with pytest.raises(status.StatusError):
+        with pytest.raises(status.StatusError, match="token is required for TokenReview in authentication") as caught:
             Reviewer().ask("authentication.k8s.io", "tokenreviews", {"metadata": {}})
+        assert caught.value.code == 400
 
 
 def test_self_subject_review() -> None:

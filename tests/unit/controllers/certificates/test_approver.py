@@ -11,8 +11,8 @@ import pytest
 
 from handfast import errors
 from handfast.api import objects, signer_names, status
-from handfast.client import cache
-from handfast.controllers import events, loop, node_leases, revoked
+from handfast.client import cache, events, revoked
+from handfast.controllers import loop, node_leases
 from handfast.controllers.certificates import approver, living_nodes
 from handfast.controllers.certificates import verdicts as verdicts_module
 from handfast.pki import names
@@ -275,7 +275,7 @@ async def test_a_new_request_of_the_same_name_is_told_of_again() -> None:
     world = World()
     world.add(common_name="mike")
     await world.approve()
-    world.handler.gone("x")
+    world.handler.forget("x")
     world.add(common_name="mike", metadata={"uid": "another"})
     await world.approve()
     assert len(world.events()) == 2
@@ -339,10 +339,11 @@ async def test_a_lease_that_is_deleted_has_its_requests_judged() -> None:
     world.add("y", **TOKEN)
     assert [await world.approve(name) for name in "xy"] == [40, 40]
     assert sorted(world.living.waiting_for("n1")) == ["x", "y"]
-    world.handler.gone("y")
+    world.handler.forget("y")
     assert world.living.waiting_for("n1") == ("x",)
     del world.client.objects["leases", "kube-node-lease", "n1"]
     assert await world.approve() == "done"
+    assert [row[0] for row in world.conditions()] == ["Approved"]
 
 
 async def test_the_server_is_asked_before_a_name_is_given_away() -> None:
@@ -423,6 +424,7 @@ async def test_a_renewal_needs_no_right_to_read_leases() -> None:
     world.client.put("nodes", "n1")
     world.add(username=NODE, groups=["system:nodes"])
     assert await world.approve() == "done"
+    assert [row[0] for row in world.conditions()] == ["Approved"]
 
 
 async def test_other_trouble_with_the_lease_is_the_loops_to_retry() -> None:

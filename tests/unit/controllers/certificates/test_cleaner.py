@@ -91,6 +91,6 @@ async def test_gone_already() -> None:
     world.client.objects.clear()
     assert await world.cleaner.reconcile("x") is None
     world.see(age=90000)
-    world.cleaner.gone("x")
+    world.cleaner.forget("x")
     world.client.calls.clear()
     assert (await world.cleaner.reconcile("x"), world.client.calls) == (None, [])

@@ -11,7 +11,7 @@ from handfast.controllers import loop
 from handfast.controllers.certificates import ledger_retention
 from handfast.rules.ledger import segments as ledger
 from tests.unit.controllers.fake_api import FakeClient
-from tests.unit.rules.ledger_cases import NOW, chain
+from tests.unit.rules.ledger_cases import NOW, chain, mesh
 from tests.world.clock import MovableClock
 
 DAY = datetime.timedelta(days=1)
@@ -100,3 +100,12 @@ async def test_it_runs_by_itself():
     assert len(client.objects) == 1
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_the_chain_of_the_mesh_is_kept_for_seven_days():
+    closed = ledger.sealed(mesh(1))
+    client = stored(*chain(), closed, mesh(2, before=closed))
+    clock = MovableClock(NOW + 9 * DAY)
+    due = await ledger_retention.Retention(client, clock, 90).reconcile(ledger_retention.KEY)
+    assert isinstance(due, datetime.datetime)
+    assert sorted(name for _, _, name in client.objects) == ["mesh-0000000002", *(each.name for each in chain())]

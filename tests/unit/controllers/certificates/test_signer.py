@@ -12,12 +12,11 @@ import pytest
 
 from handfast import errors
 from handfast.api import signer_names
-from handfast.client import cache, partial
-from handfast.controllers import loop, revoked
+from handfast.client import cache, partial, revoked
+from handfast.controllers import loop
 from handfast.controllers.certificates import authorities as signing_authorities
 from handfast.controllers.certificates import signer
 from handfast.pki import authority, certificates, keys, names, pem, profiles
-from handfast.rules.certificates import signers
 from handfast.rules.ledger import entries
 from tests.unit.controllers.csr_world import PLURAL, SERVING, START, key
 from tests.unit.controllers.csr_world import World as Base
@@ -53,7 +52,7 @@ class World(Base):
         pair_files.certificate.write_bytes(made.pem)
         pair_files.key.write_bytes(ca_key.to_pem())
         pair_files.key.chmod(0o600)
-        which = ca.get("signers", signers.SIGNERS)
+        which = ca.get("signers", signer_names.SIGNERS)
         authorities = signing_authorities.SigningAuthorities(dict.fromkeys(which, pair_files), self.clock)
         context = loop.Context(client=self.client, informers=cache.Informers(self.client, self.clock), clock=self.clock)
         self.ledger = FakeLedger(self)
@@ -229,7 +228,12 @@ async def test_an_expired_ca_is_told_of_once_and_retried(tmp_path: pathlib.Path)
             await world.sign()
     assert [reason for reason, _ in world.events()] == ["SignerExpired"]
     assert (world.updates(), world.ledger.entries) == ([], [])
-    world.handler.gone("x")
+    # Another of the same name is told of, too.
+    world.handler.forget("x")
+    with pytest.raises(errors.Unavailable):
+        await world.handler.reconcile("x")
+    counts = [row["count"] for (plural, _, _), row in world.client.objects.items() if plural == "events"]
+    assert counts == [2]
 
 
 async def test_without_the_ledger_nothing_is_handed_out(tmp_path: pathlib.Path) -> None:

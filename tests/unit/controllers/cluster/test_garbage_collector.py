@@ -11,9 +11,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from handfast import errors
-from handfast.api import status
-from handfast.client import api, cache, partial
-from handfast.controllers import events, loop, served
+from handfast.api import handfast_kinds, status
+from handfast.client import api, cache, events, partial
+from handfast.controllers import loop, served
 from handfast.controllers.cluster import garbage_collector, ownership
 from handfast.runtime import tasks
 from tests.unit.controllers.fake_api import FakeClient, failing
@@ -309,3 +309,21 @@ async def test_custom_resources_are_followed_while_they_are_served():
         # Nothing has synced, so it must not have begun.
         assert not controller.ready
         await asyncio.sleep(0)
+
+
+def test_handfasts_own_kinds_are_followed_where_they_are_served():
+    workloads = next(each for each in served.own() if each.plural == "meshworkloads")
+    assert garbage_collector.source(workloads).if_served
+    assert not garbage_collector.source(THINGS).if_served
+
+
+def test_a_definition_of_a_kind_of_handfasts_own_is_not_followed_twice():
+    row = handfast_kinds.definition(handfast_kinds.MESH_WORKLOAD)
+    row["status"] = {"conditions": [{"type": "Established", "status": "True"}]}
+    definition = msgspec.convert(row, served.Definition, strict=False)
+    world = World()
+    informers = cache.Informers(world.client, MovableClock())
+    customs = garbage_collector._CustomResources(informers, world.graph, world.collector)
+    customs.changed(None, definition)
+    customs.changed(definition, None)
+    assert customs._following == {}

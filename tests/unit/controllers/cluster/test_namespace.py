@@ -142,3 +142,10 @@ async def test_an_odd_object_is_still_there(finalizers: Any):
     del client.objects["configmaps", "ns", "odd"]
     await handler.reconcile("ns")
     assert ("update finalize", "namespaces", "ns") in client.calls
+
+
+async def test_handfasts_own_kinds_go_with_their_namespace():
+    client, handler = world(**DELETED)
+    client.put("meshworkloads", "web-1", "ns")
+    await handler.reconcile("ns")
+    assert ("deletecollection", "meshworkloads", "ns") in client.calls

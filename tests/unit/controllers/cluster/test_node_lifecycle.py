@@ -14,8 +14,8 @@ import pytest
 
 from handfast import errors
 from handfast.api import objects, status
-from handfast.client import cache
-from handfast.controllers import loop, node_leases, revoked, views
+from handfast.client import cache, revoked
+from handfast.controllers import loop, node_leases, views
 from handfast.controllers.cluster import node_lifecycle
 from tests.unit.controllers.fake_api import FakeClient, failing
 from tests.world.clock import MovableClock, settle

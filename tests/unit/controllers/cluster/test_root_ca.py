@@ -101,12 +101,14 @@ async def test_a_create_that_is_refused(error: status.StatusError, quiet: bool):
     if quiet:
         await world.handler.reconcile("ns")
     else:
-        with pytest.raises(status.StatusError):
+        with pytest.raises(status.StatusError) as caught:
             await world.handler.reconcile("ns")
+        assert caught.value is error
 
 
 async def test_a_read_that_is_refused():
     world = World()
     world.client.before = failing(status.forbidden("configmaps", "", "x", "no"))
-    with pytest.raises(errors.Refused):
+    with pytest.raises(errors.Refused) as caught:
         await world.handler.reconcile("ns")
+    assert caught.value.reason == "Forbidden"

@@ -10,8 +10,8 @@ import pytest
 import structlog
 
 from handfast.api import status
-from handfast.client import cache, partial
-from handfast.controllers import events, loop
+from handfast.client import cache, events, partial
+from handfast.controllers import loop
 from handfast.controllers.cluster import service_account_tokens as module
 from handfast.pki import jwt, keys
 from handfast.rules.tokens import claims as token_claims

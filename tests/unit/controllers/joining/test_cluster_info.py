@@ -22,6 +22,7 @@ CA = b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
 class World:
     def __init__(self, servers: tuple[str, ...] = SERVERS, ca: bytes = CA) -> None:
         self.client = FakeClient()
+        self.clock = MovableClock()
         self.namespaces: cache.Informer[views.Namespace] = cache.Informer(views.ALL_NAMESPACES)
         self.config_maps: cache.Informer[views.ConfigMap] = cache.Informer(views.CLUSTER_INFO)
         self.namespaces.put(msgspec.convert({"metadata": {"name": "kube-system", "uid": "u"}}, views.Namespace))
@@ -29,7 +30,7 @@ class World:
 
     def restart(self, servers: tuple[str, ...], ca: bytes) -> None:
         self.handler = cluster_info.Publisher(
-            self.client, MovableClock(), self.namespaces, self.config_maps, servers=servers, ca=ca
+            self.client, self.clock, self.namespaces, self.config_maps, servers=servers, ca=ca
         )
 
     def see(self) -> None:
@@ -93,9 +94,14 @@ async def test_who_edits_it_is_told():
     for _ in range(2):
         world.client.put(AT[0], AT[2], AT[1], data={"kubeconfig": "edited: secret-words"})
         world.see()
+        # It stays for a while, in which it is signed.
+        assert await world.publish() == cluster_info.RESTORE_SECONDS
+        await world.clock.advance(4)
+        assert await world.publish() == cluster_info.RESTORE_SECONDS - 4
+        await world.clock.advance(1)
         await world.publish()
         world.see()
-        await world.publish()
+        assert await world.publish() is None
     (event,) = [found for (plural, *_), found in world.client.objects.items() if plural == "events"]
     assert (event["type"], event["reason"], event["count"]) == ("Warning", "ClusterInfoRestored", 2)
     assert "--advertise" in event["message"]
@@ -142,8 +148,9 @@ async def test_a_create_that_is_refused(error: Any, quiet: bool):
     if quiet:
         await world.publish()
     else:
-        with pytest.raises(status.StatusError):
+        with pytest.raises(status.StatusError) as caught:
             await world.publish()
+        assert caught.value is error
 
 
 async def test_a_binary_key_of_the_same_name_does_not_stand_in_the_way():

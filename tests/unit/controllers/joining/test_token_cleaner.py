@@ -132,7 +132,7 @@ async def test_gone_just_then():
 async def test_a_failure_is_for_the_loop_to_retry():
     world = World(-1)
     world.client.before = failing(errors.Unavailable("not now"), verb="delete")
-    with pytest.raises(errors.Unavailable):
+    with pytest.raises(errors.Unavailable, match="not now"):
         await world.clean()
 
 

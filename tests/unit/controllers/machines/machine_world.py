@@ -11,16 +11,16 @@ from typing import Any
 import msgspec
 
 from handfast.api import objects, signer_names, signing_requests
-from handfast.client import api, cache, partial
-from handfast.controllers import events, node_leases, revoked, views
+from handfast.client import api, cache, events, machine_inventory, partial, revoked
+from handfast.controllers import node_leases, views
 from handfast.controllers.certificates import living_nodes
 from handfast.controllers.certificates import verdicts as verdicts_module
 from handfast.controllers.machines import approver, client_requests, flood_guard, rivals, standing
-from handfast.controllers.machines import inventory as machine_inventory
 from handfast.controllers.machines import settings as machine_settings
 from handfast.pki import keys, names, requests
 from handfast.rules.machines import approval, bootstrapper, inventory, pressure, settings
 from handfast.rules.machines import standing as standing_rules
+from handfast.rules.tokens import service_accounts
 from tests.unit.controllers.csr_world import PLURAL
 from tests.unit.controllers.csr_world import World as Base
 
@@ -92,6 +92,7 @@ class World(Base):
             "namespace": place[1],
             "resourceVersion": created,
             "creationTimestamp": created,
+            "annotations": {service_accounts.ACCOUNT_NAME: bootstrapper.ACCOUNT},
             **meta,
         }
         self.places[place].put(msgspec.convert({"metadata": about}, standing.View))

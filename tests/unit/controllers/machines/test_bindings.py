@@ -7,8 +7,7 @@ from typing import Any
 
 import msgspec
 
-from handfast.client import cache
-from handfast.controllers import events
+from handfast.client import cache, events
 from handfast.controllers.machines import approver, bindings
 from handfast.rules.machines import bootstrapper
 from tests.unit.controllers.machines.machine_world import World
@@ -56,7 +55,20 @@ async def test_a_binding_that_goes_round_is_told_of_once_and_again_when_it_comes
     assert [row["count"] for row in events_] == [2]
 
 
-async def test_a_binding_that_is_gone_is_forgotten() -> None:
+async def test_a_binding_that_never_was_is_nothing_to_tell_of() -> None:
     world = Bound()
     await world.watched_bindings.reconcile("never")
     assert world.said_of("ClusterRoleBinding") == []
+
+
+async def test_a_binding_that_is_gone_is_forgotten() -> None:
+    world = Bound()
+    world.role("wide", RULE)
+    for _ in range(2):
+        world.bind("round", "wide", *bootstrapper.GROUPS)
+        await world.watched_bindings.reconcile("round")
+        (binding,) = world.bindings
+        world.bindings.remove(binding)
+        await world.watched_bindings.reconcile("round")
+    events_ = [row for (plural, _, _), row in world.client.objects.items() if plural == "events"]
+    assert [row["count"] for row in events_] == [2]

@@ -246,8 +246,9 @@ async def test_the_file_of_another_api_server(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "client-ca.crt"
     world = World(str(path))
     world.source(text(SIGNER))
-    with pytest.raises(errors.HandfastError):
+    with pytest.raises(errors.HandfastError) as caught:
         await world.reconcile()
+    assert caught.value.reason == "FileNotFound"
     path.write_text(text(OWN))
     assert await world.reconcile() == NOW + 60 * SECOND
     assert pem.certificates_from_pem(path.read_bytes()) == [OWN.der, SIGNER.der]
@@ -311,8 +312,9 @@ async def test_one_with_a_finalizer_is_deleted_once_and_gives_nothing() -> None:
     world.source(text(OTHER), revoke_at=objects.timestamp(NOW))
     world.client.objects["configmaps", *CONFIG]["metadata"]["deletionTimestamp"] = objects.timestamp(NOW)
     await world.reconcile()
+    assert world.trusts(client_ca_bundle.SCOPED_KEY) == []
     assert world.said("BootstrapCredentialEnded") == []
-    assert ("configmaps", *CONFIG) in world.client.objects
+    assert not [call for call in world.client.calls if call[0] == "delete"]
 
 
 async def test_an_end_that_cannot_be_read_gives_nothing_and_is_told_of() -> None:

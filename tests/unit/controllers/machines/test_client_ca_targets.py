@@ -11,7 +11,8 @@ import pytest
 
 from handfast import errors
 from handfast.api import status
-from handfast.controllers import events, immutable
+from handfast.client import events
+from handfast.controllers import immutable
 from handfast.controllers.machines import client_ca_targets
 from handfast.pki import certificates, pem
 from handfast.rules import client_ca_bundle

@@ -8,7 +8,8 @@ import pathlib
 import pytest
 
 from handfast import errors
-from handfast.controllers.machines import inventory, management
+from handfast.client import machine_inventory as inventory
+from handfast.controllers.machines import management
 from tests.unit.client import scripted
 from tests.world.clock import MovableClock
 

@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from handfast.api import status
-from handfast.client import api, cache
+from handfast.client import cache
+from handfast.client import machine_inventory as followed
 from handfast.controllers import loop, views
-from handfast.controllers.machines import inventory as followed
 from handfast.controllers.machines import node_link
 from handfast.rules.machines import inventory, linking
 from tests.unit.controllers.fake_api import FakeClient
@@ -41,7 +41,7 @@ class World:
         self.context = loop.Context(client=self.client, informers=informers, clock=clock)
         self.options = followed.Options(client=management)
         self.controller = node_link.build(self.context, options=self.options)
-        self.machines = followed.follow(self.context, self.options)
+        self.machines = followed.follow(self.context.client, self.context.informers, self.options)
         self.nodes = informers.get(views.ALL_NODES)
 
     def machine(self, name: str = "m1", dns: str = "n1", ip: str = "10.0.0.1", **more: Any) -> None:
@@ -145,6 +145,8 @@ async def test_a_node_that_goes_while_it_is_linked_is_no_failure():
     world.node()
     del world.client.objects["nodes", "", "n1"]
     await world.look()
+    assert world.client.objects["machines", "fleet", "m1"]["status"]["nodeRef"]["name"] == "n1"
+    assert not [key for key in world.client.objects if key[0] == "nodes"]
 
 
 async def test_machines_on_another_cluster_are_written_there():
@@ -182,4 +184,3 @@ def test_it_follows_nodes_as_others_do():
     """Else two controllers of one process could not run together."""
     world = World()
     assert world.context.informers.get(views.ALL_NODES) is world.nodes
-    assert isinstance(world.client, api.Client)

@@ -12,8 +12,9 @@ import pytest
 
 from handfast.api import signing_requests
 from handfast.client import cache, partial
+from handfast.client import machine_inventory as inventory
 from handfast.controllers import views
-from handfast.controllers.machines import inventory, kubelet_dial, serving_judge
+from handfast.controllers.machines import kubelet_dial, serving_judge
 from handfast.pki import authority, keys, names
 from handfast.rules.certificates import kubelet
 from handfast.rules.machines import approval, bootstrapper, linking, serving, settings

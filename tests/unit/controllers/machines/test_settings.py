@@ -93,7 +93,7 @@ async def test_it_is_told_of_the_namespace_where_that_takes_no_event() -> None:
     assert len(world.said_of("Namespace")) == 1
 
 
-async def test_nothing_is_judged_again_for_labels() -> None:
+async def test_nothing_is_judged_again_for_other_words_of_the_same_settings() -> None:
     world = World()
     world.configure("joinWithin: 3h")
     changes: list[str] = []

@@ -6,7 +6,7 @@ Against a real API, under load: `tests/scenarios/test_ca_rotation.py`.
 
 import asyncio
 import contextlib
-import datetime as dt
+import datetime
 import os
 import pathlib
 import signal
@@ -16,30 +16,22 @@ import pytest
 
 from handfast import errors
 from handfast.bootstrap import kubeconfig
+from handfast.client import issued_certificates
 from handfast.datadir import layout, preparation, trust_overview
 from handfast.datadir import own_certificates as own
-from handfast.datadir.rotation import (
-    files as rotation_files,
-)
-from handfast.datadir.rotation import (
-    objects as rotation_objects,
-)
-from handfast.datadir.rotation import (
-    sequence,
-    steps,
-)
+from handfast.datadir.rotation import sequence, steps, trust_files, trust_objects
 from handfast.pki import authority, bundles, certificates, chains, jwt, keys, names, pem
 from handfast.rules import trust_rotation as rotation
 from handfast.rules.ledger import entries
-from handfast.rules.trust_rotation import Step, Target
+from handfast.rules.trust_rotation import OF_DIRECTORY, Step, Target
 from handfast.runtime import files
 from handfast.runtime.addresses import Address
 from tests.world.clock import MovableClock
 
 pytestmark = pytest.mark.slow
-START = dt.datetime(2030, 1, 1, tzinfo=dt.UTC)
+START = datetime.datetime(2030, 1, 1, tzinfo=datetime.UTC)
 SERVER = Address("127.0.0.1", 6443)
-DAY = dt.timedelta(days=1)
+DAY = datetime.timedelta(days=1)
 
 
 class Objects:
@@ -61,10 +53,10 @@ class Objects:
             "published_keys",
             "served_certificate",
         ):
-            monkeypatch.setattr(rotation_objects, name, getattr(self, name))
-        monkeypatch.setattr(rotation_objects, "entries", self.all_entries)
-        monkeypatch.setattr(rotation_objects, "old_tokens", self.all_tokens)
-        monkeypatch.setattr(rotation_objects, "running_nodes", self.running_nodes)
+            monkeypatch.setattr(trust_objects, name, getattr(self, name))
+        monkeypatch.setattr(issued_certificates, "entries", self.all_entries)
+        monkeypatch.setattr(trust_objects, "old_tokens", self.all_tokens)
+        monkeypatch.setattr(trust_objects, "running_nodes", self.running_nodes)
 
     def file(self):
         return bundles.TrustBundle.from_pem(self.place.ca_certificate.read_bytes())
@@ -226,7 +218,7 @@ class TestTheCA:
         waiting = await work.advance()
         assert (waiting.did, waiting.next, waiting.waits) == (None, Step.SWITCH, (wait,))
         report = await work.advance(skip_waits=True)
-        assert (report.did, rotation_files.signing_ca(place)) == (Step.SWITCH, new)
+        assert (report.did, trust_files.signing_ca(place)) == (Step.SWITCH, new)
         assert fingerprints(place) == [new, old], "the signer stands first"
         assert own_issuers(place) == {old}
         report = await work.advance()
@@ -250,6 +242,19 @@ class TestTheCA:
         assert preparation.prepare(place, server=SERVER, now=START) == []
         assert (await work.advance()).did is Step.ADD
 
+    async def test_the_server_of_configurations_goes_along(self, rotations, place, clock):
+        listen = Address("127.0.0.1", 22623)
+        preparation.prepare(place, server=SERVER, machine_config=listen, now=START)
+        work = rotations()
+        await until(work, Step.RETIRE)
+        await work.advance()
+        bundle = bundles.TrustBundle.of([preparation.read_trust(place).signer.certificate.der])
+        shown = own.certificate(place.machine_config_certificate)
+        chains.verify([shown.der], bundle, chains.Server("localhost"), clock.now())
+        held = kubeconfig.parse(place.machine_config_kubeconfig.read_text())
+        assert bundles.TrustBundle.from_pem(held.cluster.certificate_authority_data or b"") == bundle
+        assert preparation.prepare(place, server=SERVER, machine_config=listen, now=clock.now(), again=True) == []
+
     @pytest.mark.parametrize("way", ["on", "back"])
     async def test_every_certificate_of_a_retired_key_goes(self, rotations, place, objects, way):
         work = rotations()
@@ -263,7 +268,7 @@ class TestTheCA:
         again = authority.self_signed_ca(names.Subject(common_name="again"), key, START - DAY)
         place.ca_certificate.write_bytes(place.ca_certificate.read_bytes() + again.pem)
         objects.client_cas = objects.client_cas.add(again.certificate.der)
-        stays = rotation_files.signing_ca(place)
+        stays = trust_files.signing_ca(place)
         assert (await work.advance()).did is Step.RETIRE
         assert fingerprints(place) == [stays]
         assert [anchor.fingerprint for anchor in objects.client_cas.anchors] == [stays]
@@ -272,7 +277,7 @@ class TestTheCA:
     async def test_a_certificate_that_comes_back_is_not_overlooked(self, rotations, place, objects, monkeypatch):
         work = rotations()
         await until(work, Step.RETIRE)
-        old = rotation_files.der_of(place, work.state.leaving)
+        old = trust_files.der_of(place, work.state.leaving)
         client_cas, distrust = objects.client_cas, objects.distrust_client_ca
 
         async def in_the_file(client, leaving):
@@ -286,11 +291,11 @@ class TestTheCA:
             (in_the_file, str(place.ca_certificate)),
             (in_the_object, "extension-apiserver-authentication"),
         ):
-            monkeypatch.setattr(rotation_objects, "distrust_client_ca", put_back)
+            monkeypatch.setattr(trust_objects, "distrust_client_ca", put_back)
             with pytest.raises(errors.Unavailable, match=named):
                 await work.advance()
             assert work.state.doing is Step.RETIRE
-        monkeypatch.setattr(rotation_objects, "distrust_client_ca", distrust)
+        monkeypatch.setattr(trust_objects, "distrust_client_ca", distrust)
         assert (await work.advance()).next is None
         assert (len(fingerprints(place)), len(objects.client_cas.anchors)) == (1, 1)
 
@@ -301,7 +306,7 @@ class TestTheCA:
         assert (await work.advance()).did is Step.RETIRE
         assert (len(fingerprints(place)), len(objects.client_cas.anchors)) == (1, 1)
 
-    @pytest.mark.parametrize("target", Target)
+    @pytest.mark.parametrize("target", OF_DIRECTORY)
     @pytest.mark.parametrize("step", [Step.RETIRE, Step.DROP])
     async def test_leftovers_go_with_the_last_step(self, rotations, place, objects, target, step):
         work = rotations(target)
@@ -374,10 +379,10 @@ class TestTheKeyOfTokens:
         (old,) = key_ids(place)
         assert (await work.advance()).did is Step.ADD
         new = key_ids(place)[1]
-        assert rotation_files.signing_key_id(place) == old
+        assert trust_files.signing_key_id(place) == old
         assert (await work.advance()).did is Step.PUBLISH
         assert (await work.advance(skip_waits=True)).did is Step.SWITCH
-        assert (rotation_files.signing_key_id(place), key_ids(place)) == (new, [old, new])
+        assert (trust_files.signing_key_id(place), key_ids(place)) == (new, [old, new])
         objects.tokens = ["default/robot"]
         report = await work.advance()
         assert report.did is None
@@ -393,7 +398,7 @@ class TestTheKeyOfTokens:
 
 
 class TestTheWayBack:
-    @pytest.mark.parametrize("target", Target)
+    @pytest.mark.parametrize("target", OF_DIRECTORY)
     @pytest.mark.parametrize("step", [Step.PUBLISH, Step.SWITCH])
     async def test_before_the_switch_all_is_as_it_was(self, rotations, place, objects, target, step):
         before = snapshot(place)
@@ -411,7 +416,7 @@ class TestTheWayBack:
         await until(work, step)
         report = await work.undo()
         assert (report.did, report.next) == (Step.SWITCH, Step.REISSUE)
-        assert rotation_files.signing_ca(place) == old
+        assert trust_files.signing_ca(place) == old
         assert len(fingerprints(place)) == 2, "what the new one issued is still good"
         await work.advance()
         assert own_issuers(place) == {old}
@@ -439,7 +444,7 @@ class TestTheWayBack:
 
 class TestTrouble:
     async def test_keys_are_private(self, rotations, place):
-        for target in Target:
+        for target in OF_DIRECTORY:
             await until(rotations(target), Step.SWITCH)
             directory = place.rotation(target)
             assert stat.S_IMODE(directory.stat().st_mode) == 0o700
@@ -452,13 +457,14 @@ class TestTrouble:
         assert caught.value.reason == "FileNotPrivate"
 
     async def test_a_key_that_does_not_fit_changes_nothing(self, rotations, place):
-        for target in Target:
+        for target in OF_DIRECTORY:
             work = rotations(target)
             await until(work, Step.SWITCH)
             files.write_atomically(place.rotation(target) / "new.key", keys.generate().to_pem())
             before = snapshot(place)
-            with pytest.raises(errors.Refused):
+            with pytest.raises(errors.Refused) as caught:
                 await work.advance(skip_waits=True)
+            assert caught.value.reason in {"BadAuthority", "DataDirectoryInconsistent"}
             assert snapshot(place) == before
 
     async def test_the_key_of_the_ca_that_stays_does_not_leave(self, rotations, place):
@@ -471,7 +477,7 @@ class TestTrouble:
         assert caught.value.reason == "DataDirectoryInconsistent"
         assert snapshot(place) == before
 
-    @pytest.mark.parametrize("target", Target)
+    @pytest.mark.parametrize("target", OF_DIRECTORY)
     async def test_a_signer_that_is_not_the_one_to_stay_is_not_retired_around(self, rotations, place, target):
         """Somebody put the old key back by hand."""
         work = rotations(target)
@@ -494,14 +500,14 @@ class TestTrouble:
         assert caught.value.reason == "BadRotationState"
         assert snapshot(place) == before
 
-    async def test_two_callers_take_turns(self, rotations):
+    async def test_while_one_caller_is_at_work_a_second_is_refused(self, rotations):
         with rotations().alone(), pytest.raises(errors.Refused) as caught, rotations().alone():
             pass
         assert caught.value.reason == "DirectoryInUse"
         with rotations().alone():
             pass
 
-    @pytest.mark.parametrize("target", Target)
+    @pytest.mark.parametrize("target", OF_DIRECTORY)
     async def test_what_is_not_noticed_is_not_done(self, rotations, objects, target):
         work = rotations(target)
         await until(work, Step.PUBLISH)
@@ -549,7 +555,7 @@ async def finish(work):
         pass
 
 
-@pytest.mark.parametrize("target", Target)
+@pytest.mark.parametrize("target", OF_DIRECTORY)
 @pytest.mark.parametrize("way", ["on", "back"])
 def test_a_crash_at_any_file_is_survived(rotations, place, objects, clock, target, way):
     before = {path: path.read_bytes() for path in place.root.rglob("*") if path.is_file()}

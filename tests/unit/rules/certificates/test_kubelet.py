@@ -219,10 +219,19 @@ def test_a_duration_that_is_no_number_is_none(value: Any):
     assert kubelet.read(csr(expirationSeconds=value)).expiration_seconds is None
 
 
-@pytest.mark.parametrize("document", [None, {}, csr(request="%"), csr(request="")])
-def test_a_request_that_cannot_be_read_is_refused(document: dict[str, Any] | None):
-    with pytest.raises(errors.Refused):
+@pytest.mark.parametrize(
+    ("document", "reason"),
+    [
+        (None, "MalformedPEM"),
+        ({}, "MalformedPEM"),
+        (csr(request="%"), "MalformedRequest"),
+        (csr(request=""), "MalformedPEM"),
+    ],
+)
+def test_a_request_that_cannot_be_read_is_refused(document: dict[str, Any] | None, reason: str):
+    with pytest.raises(errors.Refused) as caught:
         kubelet.read(document)
+    assert caught.value.reason == reason
 
 
 def test_permissions_of_signers():

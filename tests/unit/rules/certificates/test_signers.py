@@ -135,8 +135,14 @@ def test_unknown_usage():
     )
 
 
+@pytest.mark.parametrize("signer", signer_names.SIGNERS)
+def test_every_signer_of_this_control_plane_has_a_verdict(signer: str):
+    verdict = signers.judge(kubelet.read(csr(signer=signer)))
+    assert isinstance(verdict, decision.Approve | decision.Deny)
+
+
 def test_a_foreign_signer_is_not_asked():
-    assert "example.com/own" not in signers.SIGNERS
+    assert "example.com/own" not in signer_names.SIGNERS
     with pytest.raises(errors.Misuse, match=r"example\.com/own"):
         signers.judge(kubelet.read(csr(signer="example.com/own")))
 

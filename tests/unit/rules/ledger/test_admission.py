@@ -7,9 +7,10 @@ import dataclasses
 import datetime
 from typing import Any
 
+from handfast.api import signer_names
 from handfast.rules import decision
-from handfast.rules.ledger import admission, segments
-from tests.unit.rules.ledger_cases import HOUR, NOW, chain, opened
+from handfast.rules.ledger import admission, segments, verification
+from tests.unit.rules.ledger_cases import HOUR, NOW, chain, lines, mesh, opened
 
 
 def reason(verdict: decision.Approve | decision.Deny) -> str:
@@ -84,3 +85,25 @@ def test_only_the_oldest_may_be_deleted():
     assert judge(oldest, NOW + 24 * HOUR) == "StillInForce"
     assert judge(dataclasses.replace(oldest, entries=("x 1 {}",))) == "StillInForce"
     assert judge(dataclasses.replace(oldest, entries=())) == "StillInForce"
+
+
+def test_a_signer_writes_in_its_own_chain():
+    ordinary, own = opened(1), mesh(1)
+    assert reason(admission.judge_create(own.name, own, None, is_first=True)) == ""
+    assert reason(admission.judge_update(own, mesh(1, 2))) == ""
+    other = segments.extended(segments.following(None, segments.MESH), lines(1))
+    assert reason(admission.judge_create(other.name, other, None, is_first=True)) == "WrongChain"
+    stray = segments.extended(segments.following(None), lines(1, signer=signer_names.MESH_IDENTITY))
+    assert reason(admission.judge_create(stray.name, stray, None, is_first=True)) == "WrongChain"
+    moved = dataclasses.replace(segments.extended(ordinary, lines(2)), chain=segments.MESH)
+    assert reason(admission.judge_update(ordinary, moved)) == "SegmentMoved"
+
+
+def test_a_segment_of_one_chain_is_none_of_the_other():
+    closed = segments.sealed(mesh(1))
+    second = mesh(2, before=closed)
+    assert (closed.name, second.name) == ("mesh-0000000001", "mesh-0000000002")
+    assert reason(admission.judge_create(second.name, second, closed, is_first=False)) == ""
+    assert segments.read({"spec": segments.spec_of(second)}) == second
+    renamed = dataclasses.replace(closed, chain=segments.ORDINARY)
+    assert [each.reason for each in verification.verify([renamed])] == ["Changed"]

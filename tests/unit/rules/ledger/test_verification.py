@@ -7,7 +7,7 @@ import dataclasses
 
 from handfast.rules.ledger import segments as ledger
 from handfast.rules.ledger import verification
-from tests.unit.rules.ledger_cases import chain, lines
+from tests.unit.rules.ledger_cases import chain, lines, mesh
 
 
 def findings(*segments: ledger.Segment, noted: str = "") -> list[tuple[str, int, str]]:
@@ -91,3 +91,17 @@ def test_a_noted_hash():
     assert findings(first, second, noted=third.last_link) == [("2", 0, "Rewritten")]
     assert findings(noted=first.hash) == [("", 0, "Rewritten")]
     assert findings(first, noted=first.hash[:10]) == [("1", 0, "Rewritten")]
+
+
+def test_each_chain_is_verified_by_itself():
+    closed = ledger.sealed(mesh(1))
+    second = mesh(2, before=closed)
+    both = [*chain(), closed, second]
+    assert verification.verify_all(both) == ()
+    heads = (chain()[-1].last_link, second.last_link)
+    assert verification.verify_all(both, heads) == ()
+    # The chain of the mesh begins later: only a hash of its own tells that it is still the same.
+    later = [*chain(), second]
+    assert [each.reason for each in verification.verify_all(later, heads[:1])] == [verification.SHORTENED]
+    assert verification.verify_all(later, heads) == ()
+    assert [each.reason for each in verification.verify_all(both, ("1" * 64,))] == ["Rewritten"]

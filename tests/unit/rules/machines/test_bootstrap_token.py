@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import base64
 import dataclasses
+import datetime
 import hashlib
 
 import pytest
@@ -140,3 +141,14 @@ def test_what_is_made():
         },
         "type": service_accounts.LEGACY_TYPE,
     }
+
+
+def test_what_is_read():
+    metadata = {"uid": "uid-a", "deletionTimestamp": "2030-01-01T00:00:00Z", "annotations": {rules.MEMORY: "d0:u0"}}
+    assert rules.read_account({"metadata": metadata}) == rules.Account("uid-a", deleting=True, tokens={"d0": "u0"})
+    assert rules.read_account({"metadata": {"uid": "uid-a"}}) == rules.Account("uid-a")
+    document = rules.secret_document("uid-a", "node-bootstrapper-token-next")
+    document["metadata"] |= {"uid": "uid-s", "creationTimestamp": "2030-01-01T00:00:00Z"}
+    now = datetime.datetime(2030, 1, 1, 0, 0, 5, tzinfo=datetime.UTC)
+    read = rules.read_secret({**document, "data": {"token": "YQ=="}}, now)
+    assert read == secret(digest=rules.digest("YQ=="), age=5.0)

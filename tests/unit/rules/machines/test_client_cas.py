@@ -155,6 +155,7 @@ def test_where_nobody_is_trusted_already_nothing_is_kept():
 
 def test_what_cannot_be_read_is_nobody_in_force():
     assert not client_cas.in_force([b"garbage", EXPIRED.der], NOW)
+    assert client_cas.in_force([b"garbage", EXPIRED.der, FIRST.der], NOW)
 
 
 def test_it_is_looked_at_again_when_the_next_one_expires():

@@ -84,8 +84,9 @@ def test_a_stranger_is_not_let_in_by_a_signer_of_the_same_name(credential):
     forged = impostor.issue(
         keys.generate().public, certificates.read(leaf(credential)).subject, names.Sans(), profiles.CLIENT, NOW
     )
-    with pytest.raises(errors.Refused):
+    with pytest.raises(chains.ChainRefused) as caught:
         chains.verify([forged.der], bundles.TrustBundle.of([credential.signer]), chains.Client(), NOW)
+    assert caught.value.reason == "UnknownAuthority"
 
 
 def test_the_manifest_makes_the_namespace_before_what_is_in_it(credential):

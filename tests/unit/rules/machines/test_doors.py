@@ -129,3 +129,16 @@ def test_the_end_of_a_credential_is_told_and_one_that_cannot_be_read_is_over():
     assert doors.of_authority(certificate, scoped=True, end=end).until == "2026-02-01T00:00:00Z"
     unreadable = credential_end.of({"data": {credential_end.KEY: "soon"}})
     assert doors.of_authority(certificate, scoped=True, end=unreadable).until == "it has ended: revoke-at is no instant"
+
+
+def test_a_secret_for_configurations_says_what_it_fetches_and_what_closes_it():
+    whole = doors.of_configuration("ignition-pool-worker", "worker", "", None)
+    assert (whole.opens, whole.until) == ("fetches the configuration of the pool worker", "until it is rotated")
+    assert whole.close.startswith("handfast machine ignition --pool worker --rotate; or kubectl")
+    own = doors.of_configuration("ignition-machine-w1", "worker", "fleet/w1", None)
+    assert own.until == "until its first certificate"
+    assert own.close == "kubectl --namespace openshift-machine-config-operator delete secret ignition-machine-w1"
+    before = doors.of_configuration(
+        "ignition-pool-worker", "worker", "", datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+    )
+    assert (before.until, before.close[:7]) == ("2026-01-01T00:00:00Z", "kubectl")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from handfast.rules.machines import declaration, import_plan, linking
+from handfast.rules.machines import declaration, import_plan, inventory, linking
 
 WANTED = import_plan.Wanted(namespace="fleet", import_set="rack-4")
 PRUNE = import_plan.Wanted(namespace="fleet", import_set="rack-4", prune=True)
@@ -60,7 +60,7 @@ def test_what_says_something_else_is_updated_in_the_declared_fields_alone():
     assert step.document == {
         "metadata": {
             "labels": {"machine.openshift.io/cluster-api-machine-role": "master"},
-            "annotations": {declaration.MAC_ANNOTATION: None, declaration.SERIAL_ANNOTATION: "S2"},
+            "annotations": {inventory.MAC: None, inventory.SERIAL: "S2"},
         },
         "spec": {
             "metadata": {
@@ -115,6 +115,7 @@ def test_what_is_somebody_elses_is_not_changed(there, wanted, words):
     (problem,) = plan.problems
     assert problem.text.startswith("line 2: name: Machine fleet/w1 ")
     assert words in problem.sentence
+    assert actions(plan) == []
 
 
 @pytest.mark.parametrize(
@@ -140,6 +141,10 @@ def test_addresses_may_move_between_the_machines_of_a_file():
     before = [machine(entry("w1")), machine(entry("w2"))]
     plan = import_plan.plan([entry("w1", ip=("10.0.0.2",)), entry("w2", ip=("10.0.0.1",))], before, WANTED)
     assert plan.problems == []
+    assert [(step.action, step.changes) for step in plan.steps] == [
+        ("update", ("ip: 10.0.0.1 → 10.0.0.2",)),
+        ("update", ("ip: 10.0.0.2 → 10.0.0.1",)),
+    ]
 
 
 def test_only_what_an_earlier_import_of_this_name_made_is_pruned():

@@ -16,8 +16,12 @@ def titles():
 
 
 def test_namespaces_come_before_what_is_in_them():
-    kinds = [title.partition(" ")[0] for title in titles()]
-    assert kinds[:5] == ["Namespace"] * 5
+    there: set[str] = set()
+    for each in installation.before_machines():
+        if each.document["kind"] == "Namespace":
+            there.add(each.name)
+        assert not each.namespaced or each.namespace in there, each.title
+    assert len(there) == 5
     assert "ServiceAccount openshift-machine-config-operator/node-bootstrapper" in titles()
 
 
@@ -31,11 +35,11 @@ def test_the_kinds_of_machines_are_defined():
 
 def test_nobody_is_given_what_would_go_round_the_inventory():
     bindings = [each.document for each in installation.before_machines() if each.plural == "clusterrolebindings"]
-    granted = {each["roleRef"]["name"]: each["subjects"][0]["name"] for each in bindings}
-    assert granted == {
-        "system:node-bootstrapper": "node-bootstrapper",
-        "system:certificates.k8s.io:certificatesigningrequests:selfnodeclient": "system:nodes",
-    }
+    granted = [(each["roleRef"]["name"], subject["name"]) for each in bindings for subject in each["subjects"]]
+    assert granted == [
+        ("system:node-bootstrapper", "node-bootstrapper"),
+        ("system:certificates.k8s.io:certificatesigningrequests:selfnodeclient", "system:nodes"),
+    ]
 
 
 def test_the_controllers_create_secrets_in_one_namespace():
@@ -70,4 +74,6 @@ def test_the_kubeconfig_is_a_secret():
 
 
 def test_the_marker_says_when():
-    assert installation.marker(NOW).document["data"] == {"installed": "2026-01-31T12:00:00Z"}
+    assert installation.marker(NOW).document["data"] == dict.fromkeys(
+        ("installed", "configurations"), "2026-01-31T12:00:00Z"
+    )

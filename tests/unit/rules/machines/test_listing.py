@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from handfast.rules.machines import declaration, inventory, listing
+from handfast.rules.machines import inventory, listing
 
 NOW = datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC)
 
@@ -46,7 +46,7 @@ def test_a_row_has_as_many_cells_as_columns():
         role="worker",
         node="n1",
         phase="Running",
-        annotations={declaration.MAC_ANNOTATION: "52:54:00:00:00:01", declaration.SERIAL_ANNOTATION: "S1"},
+        annotations={inventory.MAC: "52:54:00:00:00:01", inventory.SERIAL: "S1"},
     )
     assert listing.row(one, NOW, {"n1"}) == ("w1", "worker", "joined", "n1", "w1.example 10.0.0.1", "3h")
     wide = listing.row(one, NOW, {"n1"}, wide=True)
@@ -56,6 +56,22 @@ def test_a_row_has_as_many_cells_as_columns():
 
 
 def test_a_document_has_every_fact():
-    shown = listing.document(machine(provider_id="p1"))
-    assert (shown["dns"], shown["ip"], shown["state"]) == (["w1.example"], ["10.0.0.1"], "waiting")
-    assert (shown["created"], shown["providerID"], shown["mac"]) == ("2026-01-01T21:00:00Z", "p1", [])
+    marks = {inventory.MAC: "52:54:00:00:00:01", inventory.SERIAL: "S1"}
+    one = machine(role="worker", node="n1", phase="Running", provider_id="p1", annotations=marks)
+    assert listing.document(one, {"n1"}) == {
+        "name": "w1",
+        "namespace": "fleet",
+        "group": "machine.openshift.io",
+        "role": "worker",
+        "state": "joined",
+        "phase": "Running",
+        "dns": ["w1.example"],
+        "ip": ["10.0.0.1"],
+        "node": "n1",
+        "providerID": "p1",
+        "mac": ["52:54:00:00:00:01"],
+        "serial": "S1",
+        "created": "2026-01-01T21:00:00Z",
+    }
+    bare = listing.document(machine())
+    assert (bare["state"], bare["mac"], bare["serial"]) == ("waiting", [], "")

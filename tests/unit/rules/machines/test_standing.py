@@ -16,7 +16,7 @@ AT = datetime.datetime(2030, 1, 1, tzinfo=datetime.UTC)
 LATER = AT + datetime.timedelta(seconds=1)
 CERTIFICATE, TOKEN, OWN = ["X509SHA256=ab"], None, ["JTI=a"]
 FIRST, SECOND = standing.TRUST
-(SECRET,) = standing.TOKEN
+SECRET, NEXT = standing.TOKEN
 
 
 def step(
@@ -31,7 +31,9 @@ def step(
     return standing.step(kubelet.read(csr(user=user, **extra)), AT, standing.Objects(created, places))
 
 
-@pytest.mark.parametrize(("ids", "place"), [(CERTIFICATE, FIRST), (CERTIFICATE, SECOND), (TOKEN, SECRET)])
+@pytest.mark.parametrize(
+    ("ids", "place"), [(CERTIFICATE, FIRST), (CERTIFICATE, SECOND), (TOKEN, SECRET), (TOKEN, NEXT)]
+)
 def test_an_object_that_is_as_old_as_the_request_lets_it_stand(ids, place):
     verdict = step(ids, {place: AT})
     assert verdict.check.passed
@@ -51,6 +53,12 @@ def test_a_credential_that_was_made_anew_does_not_bring_old_requests_back(ids, p
     verdict = step(ids, {place: LATER})
     assert verdict.reason == standing.REVOKED
     assert "is of 2030-01-01T00:00:01Z, after it" in verdict.check.compared
+
+
+def test_a_request_by_the_next_token_is_not_judged_by_the_age_of_the_other():
+    # The first was deleted after the roll-out, and made anew.
+    assert step(TOKEN, {SECRET: LATER, NEXT: AT}).check.passed
+    assert step(TOKEN, {SECRET: LATER, NEXT: LATER}).reason == standing.REVOKED
 
 
 @pytest.mark.parametrize(("ids", "user"), [(OWN, bootstrapper.USER), (CERTIFICATE, "installer"), (TOKEN, "installer")])
@@ -78,3 +86,12 @@ def test_what_may_not_be_read_is_not_known_to_be_there():
 )
 def test_an_object_that_is_being_deleted_is_gone(created, deleting, expected):
     assert standing.instant(created, deleting) == expected
+
+
+def test_a_secret_that_is_only_called_so_lets_no_request_stand():
+    name = "kubernetes.io/service-account.name"
+    assert standing.counts(NEXT, {name: "node-bootstrapper"})
+    assert not standing.counts(NEXT, {})
+    assert not standing.counts(NEXT, {name: "default"})
+    # The keeper of the first one sees to it that it is the account's.
+    assert standing.counts(SECRET, {})

@@ -97,8 +97,10 @@ class TestPods:
         graph.set_pod(pod("p", "a", (SECRETS, "s"), namespace="one"))
         graph.set_pod(pod("p", "b", (SECRETS, "s"), namespace="two"))
         assert leads(graph, SECRETS, "s", "one") == leads(graph, PODS, "p", "one") == {"a"}
+        assert leads(graph, SECRETS, "s", "two") == leads(graph, PODS, "p", "two") == {"b"}
         graph.remove_pod("one", "p")
-        assert leads(graph, SECRETS, "s", "two") == {"b"}
+        assert leads(graph, SECRETS, "s", "one") == leads(graph, PODS, "p", "one") == set()
+        assert leads(graph, SECRETS, "s", "two") == leads(graph, PODS, "p", "two") == {"b"}
 
 
 class TestVolumes:

@@ -40,7 +40,14 @@ def pulse(document: Any, before: liveness.Pulse | None = None, at: float = 0.0, 
         (0, 1, 40),
         (0, 61, 61),
         (0, 10**30, 300),
+        (39, None, 1),
+        (39, 0, 1),
+        (40, 1, 0),
+        (60, 61, 1),
+        (299, 10**30, 1),
+        (300, 10**30, 0),
         # A clock that is ahead counts from when it was seen, however far.
+        (-1, 40, 40),
         (-86400, 40, 40),
     ],
 )
@@ -75,7 +82,15 @@ def test_the_same_renewal_seen_again_is_no_new_one():
 
 
 @pytest.mark.parametrize(
-    "document", [None, {}, {"spec": {}}, {"spec": {"renewTime": "soon"}}, {"spec": {"renewTime": 7}}]
+    "document",
+    [
+        None,
+        {},
+        {"spec": {}},
+        {"spec": {"renewTime": "soon"}},
+        {"spec": {"renewTime": 7}},
+        {"spec": {"leaseDurationSeconds": 40}},
+    ],
 )
 def test_a_lease_that_says_nothing(document: Any):
     assert pulse(document, pulse(lease(0)), beat=True) is None

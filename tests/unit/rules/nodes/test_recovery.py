@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
-from handfast.api import objects, signer_names
+from handfast.api import signer_names
 from handfast.pki import keys, names, requests
 from handfast.rules import access, decision
 from handfast.rules.ledger import entries
 from handfast.rules.nodes import liveness, recovery
 from tests.unit.rules.ledger_cases import entry
+from tests.unit.rules.nodes import test_liveness as leases
 
 NOW = datetime.datetime(2030, 1, 1, tzinfo=datetime.UTC)
 HOUR = datetime.timedelta(hours=1)
@@ -136,24 +137,9 @@ def test_an_answer_that_was_lost():
 
 def test_a_node_that_runs_needs_no_recovery():
     assert judged(shown(), running=True) == "NodeRunning"
-
-    def fresh(ago: float, seconds: Any = 40) -> bool:
-        renewed = objects.micro_timestamp(NOW - datetime.timedelta(seconds=ago))
-        return liveness.is_fresh({"spec": {"renewTime": renewed, "leaseDurationSeconds": seconds}}, NOW)
-
-    assert fresh(0)
-    assert fresh(39)
-    assert not fresh(40)
-    # One whose clock is ahead runs, however far.
-    assert fresh(-1)
-    assert fresh(-86400)
-    # What the node writes of the duration is bounded on both sides.
-    assert [fresh(39, seconds) for seconds in (None, 0, -1, 10**30)] == [True] * 4
-    assert not fresh(40, 1)
-    assert fresh(60, 61)
-    assert fresh(299, 10**30)
-    assert not fresh(300, 10**30)
-    assert not liveness.is_fresh({"spec": {"leaseDurationSeconds": 40}}, NOW)
+    # One runs whose clock is ahead, however far, and one whose Lease says zero seconds. The rest is in `test_liveness`.
+    for ago, seconds in ((-1, 40), (-86400, 40), (39, 0)):
+        assert liveness.is_fresh(leases.lease(ago, seconds), leases.NOW)
 
 
 def test_which_entries_are_of_a_node():

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import pytest
 
-from handfast.api import handfast_kinds, kinds
+from handfast.api import handfast_kinds, kinds, machine_config_kinds
 from handfast.rules.rbac import default_roles, policy_rules
 
 # Served by no row of the table of kinds, but asked about: reviews, virtual resources, and what tools bring with them.
@@ -33,7 +33,8 @@ ALL = [
 
 @pytest.mark.parametrize("name, rules", ALL, ids=[name for name, _ in ALL])
 def test_resources_are_spelt_as_served(name: str, rules: tuple[policy_rules.PolicyRule, ...]):
-    served = {kind.resource for kind in (*kinds.builtin(), *handfast_kinds.rows())}
+    # MachineConfigs are there where a fleet is.
+    served = {kind.resource for kind in (*kinds.builtin(), *handfast_kinds.rows(), machine_config_kinds.MACHINE_CONFIG)}
     for rule in rules:
         for group in rule.api_groups:
             for resource in rule.resources:

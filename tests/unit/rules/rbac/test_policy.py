@@ -149,14 +149,17 @@ def test_paths_are_given_by_cluster_role_bindings_only(policy: rbac_policy.Polic
 
 def test_subjects_are_not_confused(policy: rbac_policy.Policy):
     policy.set_binding("", "users", binding("ClusterRole", "reader", user("admins")))
+    assert allowed(policy, asked("admins"))
     assert not allowed(policy, asked("u", ("admins",)))
     policy.remove_binding("", "users")
     policy.set_binding("", "groups", binding("ClusterRole", "reader", group("u")))
+    assert allowed(policy, asked("v", ("u",)))
     assert not allowed(policy, asked("u"))
     # An account without a namespace, bound cluster-wide, is nobody's.
     policy.set_binding("", "accounts", binding("ClusterRole", "reader", account("app")))
     assert not allowed(policy, asked("system:serviceaccount::app"))
     policy.set_binding("", "accounts", binding("ClusterRole", "reader", account("app", "ns")))
+    assert allowed(policy, asked("system:serviceaccount:ns:app"))
     assert not allowed(policy, asked("app"))
     assert not allowed(policy, asked("system:serviceaccount:other:app"))
 

@@ -11,21 +11,16 @@ from typing import Any
 import pytest
 
 from handfast import errors
-from handfast.bootstrap import token_limits, tokens
+from handfast.bootstrap import token_limits
 from handfast.pki import keys, names, pem, pins, requests
 from handfast.rules import decision
 from handfast.rules.tokens import use
+from tests.unit.bootstrap.test_token_limits import secret
 
 NOW = datetime.datetime(2026, 11, 15, 12, 0, 0, tzinfo=datetime.UTC)
 USER = "system:bootstrap:foobar"
 ONE, OTHER = (keys.generate(keys.Kind.P256) for _ in range(2))
 SIGNER = "kubernetes.io/kube-apiserver-client-kubelet"
-
-
-def secret(**noted: str) -> dict[str, Any]:
-    made = tokens.secret_document(tokens.Token("foobar", "circumnavigation"), usages=["authentication"])
-    made["metadata"]["annotations"] = {f"handfast.dev/{key.replace('_', '-')}": value for key, value in noted.items()}
-    return made
 
 
 def encoded(request: bytes, signer: str = SIGNER) -> dict[str, Any]:

@@ -62,7 +62,7 @@ def test_everything_is_parsed():
             dry_run=True,
             seconds=30,
             reinvoked=True,
-            conditional=True,
+            conditions=(("x", "true"),),
         ),
     )
 
@@ -75,7 +75,7 @@ def test_what_is_left_out_is_the_strict_choice():
     assert not found.exact
     assert not found.dry_run
     assert not found.reinvoked
-    assert not found.conditional
+    assert not found.conditions
     assert found.seconds == 10
     assert found.ca_bundle is None
     assert found.service == webhooks.Service(namespace="", name="", path="/", port=443)

@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The one door to the evaluator of CEL, `cel-expr-python` (the extra `cel`): compile an expression, and evaluate it.
+
+1. The library is imported when the first expression is compiled: 33 ms and 45 MB that nobody without expressions pays.
+2. Without the library `is_available` says so, and nothing compiles. What that means is for the callers: a warning, or a refusal.
+3. An expression has at most `MAX_TEXT` characters, and 32 levels of nesting (the library's own limit).
+4. An evaluation takes at most 10,000 rounds of loops, all told (the library's own limit). It raises `TooCostly` then.
+5. What the library says of an error is put in the words of Kubernetes. It says nothing of the values but the key that is missing.
+6. Compiled expressions are kept up to `MAX_KEPT` characters in all, those that were used last: one character takes 160 bytes.
+
+Whether an expression is allowed to be as costly as it is, `estimate` and its callers decide. Values are plain JSON. They
+are handed over once for all expressions on them (`Environment.values`), which is most of what a small evaluation costs.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Generic, TypeVar
+
+from handfast import errors
+from handfast.api.cel import estimate, library, tree
+
+T = TypeVar("T")
+MAX_TEXT: Final = 16 << 10
+MAX_KEPT: Final = 1 << 20
+# What the smallest expression takes, in characters.
+_LEAST: Final = 256
+INSTALL: Final = "install it with: pip install 'handfast[cel]'"
+_BUDGET: Final = "Iteration budget exceeded"
+_NO_KEY: Final = re.compile(r"Key not found in map : \"?(.*?)\"?\Z", re.DOTALL)
+_NO_OVERLOAD: Final = re.compile(r"No matching overloads found : (.*)\Z", re.DOTALL)
+_CODE: Final = re.compile(r"\A(?:(?!ERROR)[A-Z][A-Z_]+: )+|(?: \[[A-Z_]+\])+\Z")
+_BESIDE: Final = re.compile(r" \(in container ''\)")
+
+
+class NotEvaluated(errors.Refused):
+    """An expression has no value; the message says why."""
+
+    reason = "NotEvaluated"
+
+
+class TooCostly(NotEvaluated):
+    """An evaluation was ended because it took too much."""
+
+    reason = "TooCostly"
+
+
+@functools.cache
+def _cel() -> Any:
+    """The library, or None where the extra is not installed."""
+    try:
+        from cel_expr_python import cel  # 1. when the first expression is compiled
+        from cel_expr_python.ext import ext_bindings, ext_optional, ext_strings
+    except ImportError:
+        return None
+    return cel, (ext_strings.ExtStrings(), ext_optional.ExtOptional(), ext_bindings.ExtBindings())
+
+
+def is_available() -> bool:
+    # 2. without the library nothing compiles
+    return _cel() is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """An expression that can be evaluated. `result` is its type, as far as the evaluator knows it."""
+
+    text: str
+    root: tree.Node
+    result: str
+    compiled: Any
+
+    def uses(self, name: str) -> bool:
+        """Whether a variable is named anywhere in it."""
+        return any(node.kind == tree.IDENT and node.name == name for node in self.root.walk())
+
+    def fields(self, name: str) -> frozenset[str] | None:
+        """The fields of a variable that it looks at; None if it looks at more than single fields."""
+        selected = [node for node in self.root.walk() if node.kind == tree.SELECT and _is_named(node.parts[0], name)]
+        count = sum(1 for node in self.root.walk() if _is_named(node, name))
+        return frozenset(node.name for node in selected) if count == len(selected) else None
+
+    def evaluate(self, values: Any) -> Any:
+        """Its value on what `Environment.values` made; raises `NotEvaluated`."""
+        try:
+            value = self.compiled.eval(values)
+            kind = value.type().name()
+            plain = value.plain_value()
+        except (RuntimeError, TypeError, ValueError) as error:
+            text = str(error)
+            if _BUDGET in text:  # 4. so many rounds of loops
+                raise TooCostly("operation cancelled: actual cost limit exceeded") from None
+            raise NotEvaluated(_said(text)) from None
+        if kind == "ERROR":
+            raise NotEvaluated(_said(str(plain)))
+        return plain
+
+    def is_true(self, values: Any) -> bool:
+        verdict = self.evaluate(values)
+        if not isinstance(verdict, bool):
+            raise NotEvaluated("the expression is neither true nor false")
+        return verdict
+
+    def words(self, values: Any) -> str:
+        """Its value as a text; raises `NotEvaluated` if it is none."""
+        text = self.evaluate(values)
+        if not isinstance(text, str):
+            raise NotEvaluated("the expression is no text")
+        return text
+
+
+def _is_named(node: tree.Node, name: str) -> bool:
+    return node.kind == tree.IDENT and node.name == name
+
+
+class Environment:
+    """The variables that expressions of one sort may name; all have types that are only known when they are evaluated."""
+
+    def __init__(self, *variables: str) -> None:
+        library_module, extensions = _cel()
+        types = _types(library_module)
+        self._env = library_module.NewEnv(
+            variables=dict.fromkeys(variables, types["dyn"]),
+            extensions=[*extensions, _extension(library_module, types)],
+        )
+
+    def compile(self, text: str) -> Program:
+        """Raises `estimate.InvalidExpression`."""
+        if len(text) > MAX_TEXT:  # 3. so many characters
+            raise estimate.InvalidExpression(f"the expression has more than {MAX_TEXT} characters")
+        try:
+            compiled = self._env.compile(text)
+        except (RuntimeError, TypeError, ValueError) as error:
+            raise estimate.InvalidExpression(_CODE.sub("", _BESIDE.sub("", str(error)))) from None
+        return Program(text, tree.read(compiled.serialize()), compiled.return_type().name(), compiled)
+
+    def values(self, data: Mapping[str, Any]) -> Any:
+        """Values for all expressions that are evaluated on them; a variable that is not there is an error where it is used."""
+        return self._env.Activation(data)
+
+
+@functools.lru_cache(maxsize=16)
+def environment(*variables: str) -> Environment:
+    """An environment is 12 ms of work: there is one for each sort of expression."""
+    return Environment(*variables)
+
+
+class Kept(Generic[T]):
+    """What was used last, up to so many characters. Two threads may use it: each step is one of the interpreter's own."""
+
+    def __init__(self, most: int = MAX_KEPT) -> None:
+        self._most = most
+        self._values: dict[Hashable, tuple[int, T]] = {}
+
+    def __contains__(self, key: Hashable) -> bool:
+        return key in self._values
+
+    def get(self, key: Hashable, make: Callable[[], T], size: Callable[[T], int]) -> T:
+        entry = self._values.pop(key, None)
+        if entry is not None:
+            self._values[key] = entry  # behind all others: it was used last
+            return entry[1]
+        value = make()
+        self._values[key] = _LEAST + size(value), value
+        # 6. up to so many characters
+        left = self._most - sum(each for each, _ in list(self._values.values()))
+        for old in list(self._values) if left < 0 else ():
+            left += self._values.pop(old, (0,))[0]
+            if left >= 0:
+                break
+        return value
+
+
+_programs: Final = Kept[Program]()
+
+
+def program(text: str, *variables: str) -> Program:
+    """A compiled expression; the same text is compiled once (0.6 ms)."""
+    return _programs.get(
+        (text, *variables), lambda: environment(*variables).compile(text), lambda compiled: len(compiled.text)
+    )
+
+
+def _types(cel: Any) -> dict[str, Any]:
+    kinds = cel.Type
+    return {
+        "bool": kinds.BOOL,
+        "double": kinds.DOUBLE,
+        "dyn": kinds.DYN,
+        "int": kinds.INT,
+        "list": kinds.List(kinds.DYN),
+        "map": kinds.Map(kinds.STRING, kinds.DYN),
+        "string": kinds.STRING,
+        "strings": kinds.List(kinds.STRING),
+    }
+
+
+def _extension(cel: Any, types: Mapping[str, Any]) -> Any:
+    overloads: dict[str, list[Any]] = {}
+    for index, row in enumerate(library.FUNCTIONS):
+        overloads.setdefault(row.name, []).append(
+            cel.Overload(
+                f"kubernetes_{index}",
+                types[row.gives],
+                [types[name] for name in row.takes],
+                is_member=row.is_member,
+                impl=row.run,
+            )
+        )
+    return cel.CelExtension("kubernetes", [cel.FunctionDecl(name, rows) for name, rows in overloads.items()])
+
+
+def _said(text: str) -> str:
+    """An error of the library in Kubernetes' words."""
+    # 5. no values but the key that is missing
+    text = _CODE.sub("", text)
+    if match := _NO_KEY.search(text):
+        return f"no such key: {match[1]}"
+    if match := _NO_OVERLOAD.search(text):
+        return f"no such overload: {match[1]}"
+    return "division by zero" if text == "divide by zero" else text[:512]

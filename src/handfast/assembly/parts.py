@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `up` runs beside the API server and the controllers, where it is wanted: a row each. It starts nothing.
+
+1. A part is ready when it lives. What it needs may take its time, and stops nobody else.
+2. The machine-config server shares its port, which stays across its restarts. The services of the mesh bind theirs themselves, since
+   gRPC takes no socket that is bound.
+"""
+
+from __future__ import annotations
+
+import functools
+import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from handfast.assembly import ports as ports_module
+from handfast.datadir import layout
+from handfast.rules.mesh import control_plane
+from handfast.runtime import addresses, children, supervisor, watchdog
+
+_LOCAL = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shared:
+    """What every child is told: the directory and the level of the log; and the descriptors that it has."""
+
+    place: layout.Layout
+    level: Sequence[str]
+    descriptors: tuple[int, ...]
+
+    def role(self, name: str, words: Sequence[str], admin: addresses.Address, *more: int) -> children.Role:
+        """A role that serves its health at `admin` (1)."""
+        return children.Role(
+            name=name,
+            argv=children.command("serve", name, "--dir", str(self.place.root), *words, *self.level),
+            descriptors=(*self.descriptors, *more),
+            ready=functools.partial(supervisor.answers, admin, "/livez", None),
+            livez=functools.partial(watchdog.Livez, admin, None),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """One process: its role, its URLs for `endpoints.json`, the sockets that are held for it, and where it is asked."""
+
+    role: children.Role
+    urls: Mapping[str, str]
+    held: Sequence[socket.socket]
+    admin: addresses.Address
+    # What the directory has to be prepared for.
+    preparation: Sequence[str] = ()
+    # What workloads are told of it, by the word before `.address`.
+    advertised: Mapping[str, addresses.Address] = field(default_factory=dict)
+
+
+def fleet(ports: ports_module.Ports, shared: Shared, words: Sequence[str]) -> Part:
+    """The machine-config server."""
+    listen, admin = ports.take("machineConfigListen"), ports.take("machineConfigAdminListen")
+    # 2. its port is shared
+    number = listen.sock.fileno()
+    own = ("--listen-fd", str(number), *listen.words, *admin.words, *words)
+    return Part(
+        role=shared.role("machine-config", own, admin.at, number),
+        urls={"machineConfig": listen.at.url("https"), "machineConfigAdmin": admin.at.url("http")},
+        held=(admin.sock,),
+        admin=admin.at,
+        preparation=("--machines", *listen.words),
+    )
+
+
+# A process of the mesh -> the doors that it has, the scheme of each, and the account that it logs in as.
+_MESH: Mapping[str, tuple[Mapping[str, str], str]] = {
+    "identity": ({"identity": ""}, control_plane.IDENTITY),
+    "destination": ({"destination": "", "policy": "", "agents": ""}, control_plane.CONTROLLER),
+    "injector": ({"injector": "https"}, control_plane.INJECTOR),
+}
+
+
+def mesh(ports: ports_module.Ports, shared: Shared) -> tuple[Part, ...]:
+    """The services of the mesh."""
+    return tuple(_service(name, ports, shared) for name in _MESH)
+
+
+def _service(name: str, ports: ports_module.Ports, shared: Shared) -> Part:
+    doors, account = _MESH[name]
+    listen = {door: ports.take(f"{door}Listen") for door in doors}
+    admin = ports.take(f"{name}AdminListen")
+    words = [word for port in (*listen.values(), admin) for word in port.words]
+    login = ("--kubeconfig", str(shared.place.mesh_kubeconfig(account)))
+    urls = {
+        door: listen[door].at.url(scheme) if scheme else str(listen[door].at.local()) for door, scheme in doors.items()
+    }
+    return Part(
+        role=shared.role(name, (*login, *words), admin.at),
+        urls={**urls, f"{name}Admin": admin.at.url("http")},
+        held=(*(port.sock for port in listen.values()), admin.sock),
+        admin=admin.at,
+        preparation=("--mesh",) if name == "identity" else (),
+        advertised={door: _advertised(door, listen[door].at, ports) for door in doors},
+    )
+
+
+def _advertised(door: str, at: addresses.Address, ports: ports_module.Ports) -> addresses.Address:
+    """Where a door is, as others are told: what the operator says, else where it listens, by an address that leads there."""
+    chosen: addresses.Address | None = getattr(ports.chosen, f"{door}_advertise")
+    return chosen or next(iter(addresses.outward(at)), at.local())
+
+
+def installation(part: Part) -> list[str]:
+    """What `mesh install` is told of a service: its address, and an endpoint where that is an IP address."""
+    words: list[str] = []
+    for door, at in part.advertised.items():
+        if door != "injector":
+            words += ["--set", f"{door}.address={at}"]
+        host = _LOCAL if at.host == "localhost" else at.host
+        if addresses.ip_hosts([host]):
+            words += ["--endpoint", f"{door}={addresses.Address(host, at.port)}"]
+    return words
+
+
+async def are_ready(parts: Sequence[Part]) -> bool:
+    """Whether each of them does its work."""
+    for part in parts:
+        if not await supervisor.answers(part.admin, "/readyz", None):
+            return False
+    return True

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`handfast mesh check`: is the mesh in order, and what to do where it is not. What is judged is in `rules.mesh.check`.
+
+1. Every check is printed, in order, whatever the others say.
+2. The exit code is 0 where nothing fails, and 1 where something does. Warnings, and what could not be read, count with --fail-on-warning.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from handfast.cli import connecting, mesh_options, output, tables
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from handfast.rules.mesh import check as check_module
+
+
+@click.command(name="check", short_help="Say whether the mesh is in order, and what to do.")
+@mesh_options.control_plane_option
+@click.option("--fail-on-warning", is_flag=True, help="Let warnings, and what could not be read, fail the check, too.")
+@connecting.options
+@output.format_option
+@click.pass_context
+def check(
+    ctx: click.Context, kubeconfig: str | None, directory: str, namespace: str, fail_on_warning: bool, form: str
+) -> int:
+    """Say whether the mesh is in order: settings, trust anchors, issuer, kinds, rights, webhook, services, clocks, accounts and Pods.
+
+    Each line has a name, a verdict and what was seen; where it is not ok, a reason and the next step follow. Nothing is changed. The exit
+    code is 0 where nothing fails, and 1 where something does. A warning does not change it, unless --fail-on-warning says so.
+    """
+    import asyncio
+
+    from handfast.rules.mesh import check as check_module
+
+    checks = asyncio.run(_work(connecting.chosen(ctx, kubeconfig, directory), namespace))
+    worst = check_module.worst(checks)
+    # 1. all of them
+    if form == "text":
+        _show(checks)
+    else:
+        output.result(output.document({"verdict": str(worst), "checks": [_row(each) for each in checks]}, form))
+    # 2. what fails, and what counts as that
+    good = {check_module.Verdict.OK}
+    if not fail_on_warning:
+        good |= {check_module.Verdict.WARNING, check_module.Verdict.UNKNOWN}
+    return output.Code.DONE if worst in good else output.Code.FAILED
+
+
+async def _work(path: str, namespace: str) -> Sequence[check_module.Check]:
+    from handfast.client import mesh_check
+    from handfast.runtime import clock
+
+    async with connecting.connected(path) as reached:
+        return await mesh_check.look(reached.client, reached.connection.server, namespace, clock.SystemClock())
+
+
+def _row(each: check_module.Check) -> dict[str, str]:
+    row = {"name": each.name, "verdict": str(each.verdict), "message": each.sentence}
+    return row | ({"reason": each.reason, "hint": each.hint} if each.reason else {})
+
+
+def _show(checks: Sequence[check_module.Check]) -> None:
+    rows = [(each.name, str(each.verdict), output.printable(each.sentence)) for each in checks]
+    output.result(tables.table(("CHECK", "RESULT", "SEEN"), rows))
+    for each in checks:
+        if each.reason:
+            output.result(f"\n{each.name}: {each.reason}\n  next: {output.printable(each.hint)}")

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How near the end of a certificate is, in steps, so that each step can be told once. It tells nobody.
+
+1. Soon: less than a third of its life is left, and less than 60 days.
+2. Urgent: less than a tenth of its life, and less than 7 days.
+3. Over: it is not in force any more.
+"""
+
+from __future__ import annotations
+
+import datetime
+import enum
+from dataclasses import dataclass
+from typing import Final
+
+from handfast.pki import certificates
+
+SOON: Final = datetime.timedelta(days=60)
+WEEK: Final = datetime.timedelta(days=7)
+
+
+class Stage(enum.IntEnum):
+    """How near the end is."""
+
+    FAR = 0
+    SOON = 1
+    URGENT = 2
+    OVER = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """A certificate that ends, and how near that is; `title` is for people."""
+
+    title: str
+    ends: datetime.datetime
+    stage: Stage
+
+    @property
+    def sentence(self) -> str:
+        """What an operator is told."""
+        at = f"{self.ends:%Y-%m-%dT%H:%M:%SZ}"
+        if self.stage is Stage.OVER:
+            return f"{self.title} is not valid anymore. Expired on {at}"
+        return f"{self.title} will expire on {at}"
+
+
+def stage(certificate: certificates.Certificate, now: datetime.datetime) -> Stage:
+    """How near the end of a certificate is."""
+    left, life = certificate.not_after - now, certificate.not_after - certificate.not_before
+    # 3. over
+    if left <= datetime.timedelta():
+        return Stage.OVER
+    # 2. urgent
+    if left < min(WEEK, life / 10):
+        return Stage.URGENT
+    # 1. soon
+    return Stage.SOON if left < min(SOON, life / 3) else Stage.FAR
+
+
+def near(title: str, certificate: certificates.Certificate, now: datetime.datetime) -> Ending | None:
+    """The end of a certificate, where it is near."""
+    at = stage(certificate, now)
+    return None if at is Stage.FAR else Ending(title, certificate.not_after, at)

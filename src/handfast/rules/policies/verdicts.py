@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a policy says of one write, for one binding: which expressions were false, what could not be evaluated, what is to be noted.
+
+1. All match conditions are true; else the policy has nothing to say. One that is false decides, whatever the others are; else one
+   that cannot be evaluated is an error.
+2. Each validation is true. One that is false is a finding, with the words of its messageExpression, its message, or itself.
+3. What cannot be evaluated, costs too much or does not compile is a finding too, unless the failure policy is Ignore.
+4. With several params, each is judged on its own, and each has to hold.
+5. One write is given `MAX_EVALUATIONS` evaluations, whatever policies, bindings and params there are. Then it is over.
+
+Whether a finding denies, warns or is written down is the binding's to say, and the server's to do.
+
+| who | holding | tries | stopped by | shown in tests/unit/rules/policies/test_verdicts.py |
+|---|---|---|---|---|
+| who writes what a policy forbids | an object on which its expression fails | have it pass | 3 | test_what_cannot_be_evaluated_is_refused |
+| … | an object so large that evaluating would take seconds | hold the server | `expressions` 3 | test_an_object_that_is_too_large_is_an_error |
+| … | many params | hold the server | 5 | test_one_write_has_so_many_evaluations |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from handfast.api.cel import engine, estimate, expressions
+from handfast.rules.policies import configurations
+
+MAX_EVALUATIONS: Final = 2000
+_MAX_WORDS: Final = 5 << 10
+_SPENT: Final = "validation failed due to running out of cost budget, no further validation rules will be run"
+_MAX_NOTE: Final = 10 << 10
+UNAVAILABLE: Final = f"CEL is not evaluated by this server: {engine.INSTALL}"
+_encode = msgspec.json.Encoder().encode
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that does not hold. `index` is that of the validation, -1 if it is none of them."""
+
+    message: str
+    reason: str = "Invalid"
+    index: int = -1
+    # The policy, or its binding, cannot be used at all.
+    is_setup: bool = False
+
+
+@dataclass(slots=True)
+class Verdict:
+    """What one policy says under one binding; `notes` are audit annotations, by their key."""
+
+    findings: list[Finding] = field(default_factory=list)
+    notes: dict[str, str] = field(default_factory=dict)
+
+
+class Budget:
+    """How many evaluations a write may still have."""
+
+    def __init__(self, left: int = MAX_EVALUATIONS) -> None:
+        self._left = left
+
+    @property
+    def is_spent(self) -> bool:
+        return self._left < 0
+
+    def spend(self) -> None:
+        self._left -= 1
+        if self._left < 0:  # 5. so many and no more
+            raise engine.TooCostly(_SPENT)
+
+
+class Values:
+    """The values that expressions see; handed to the evaluator once for all of them."""
+
+    def __init__(self, data: Mapping[str, Any], *, has_params: bool) -> None:
+        self.size = len(_encode(data))
+        names = expressions.names(has_params=has_params)
+        self._values = engine.environment(*names).values({name: data.get(name) for name in names})
+
+    def of(self, expression: expressions.Expression, budget: Budget) -> Any:
+        """Raises `NotEvaluated`."""
+        budget.spend()
+        if self.size > expression.largest:
+            raise engine.TooCostly(f"call cost exceeds limit for values of {self.size} bytes")
+        return expression.program.evaluate(self._values)
+
+
+class _Part(NamedTuple):
+    """One expression of a policy, and what its value is to be."""
+
+    text: str
+    variables: tuple[tuple[str, str], ...]
+    has_params: bool
+    kind: str
+
+
+_NOTE: Final = "note"
+_kept: Final = engine.Kept[expressions.Expression]()
+
+
+def _expression(part: _Part) -> expressions.Expression:
+    return _kept.get(part, lambda: _compiled(part), lambda expression: len(expression.program.text))
+
+
+def _compiled(part: _Part) -> expressions.Expression:
+    if part.kind == _NOTE:
+        return expressions.annotation(part.text, part.variables, has_params=part.has_params)
+    return expressions.compiled(part.text, part.variables, has_params=part.has_params, kind=part.kind)
+
+
+def cold(conditions: Sequence[tuple[str, str]]) -> int:
+    """How many characters of the match conditions of a webhook have to be compiled."""
+    return sum(len(text) for _name, text in conditions if _Part(text, (), False, "bool") not in _kept)
+
+
+class Judge:
+    """A policy, compiled when it is first needed."""
+
+    def __init__(self, policy: configurations.Policy) -> None:
+        self.policy = policy
+        self._has_params = policy.param_kind is not None
+
+    def cold(self) -> int:
+        """How many characters have to be compiled before it can judge: 0 for a policy that has judged before."""
+        return sum(len(each.text) for each in self._parts() if each not in _kept)
+
+    def prepare(self) -> None:
+        """Compile all of it."""
+        for part in self._parts() if engine.is_available() else ():
+            try:
+                _expression(part)
+            except estimate.InvalidExpression:
+                continue  # a finding, when it is needed
+
+    def _parts(self) -> Iterator[_Part]:
+        policy = self.policy
+        for _name, text in policy.conditions:
+            yield _Part(text, (), self._has_params, "bool")
+        for validation in policy.validations:
+            yield self._part(validation.text)
+            if validation.words.strip():
+                yield self._part(validation.words, "string")
+        for _key, text in policy.annotations:
+            yield self._part(text, _NOTE)
+
+    def _part(self, text: str, kind: str = "bool") -> _Part:
+        return _Part(text, self.policy.variables, self._has_params, kind)
+
+    def judge(self, data: Mapping[str, Any], params: Sequence[Any], budget: Budget) -> Verdict:
+        """What it says of a write, for each of the params (4); a policy without params has one, which is None."""
+        verdict = Verdict()
+        if not engine.is_available():
+            return self._failed(verdict, UNAVAILABLE)
+        for param in params:
+            if budget.is_spent:
+                # 5. whoever spent it: what was not judged does not pass, and is not looked at
+                return self._failed(verdict, _SPENT)
+            seen = {**data, expressions.PARAMS: param} if self._has_params else data
+            try:
+                values = Values(seen, has_params=self._has_params)
+                if self._applies(values, budget):
+                    self._validate(values, budget, verdict)
+            except (engine.NotEvaluated, estimate.InvalidExpression) as error:
+                self._failed(verdict, error.message)
+        return verdict
+
+    def _failed(self, verdict: Verdict, message: str, index: int = -1) -> Verdict:
+        # 3. a finding too, unless the failure policy is Ignore
+        if not self.policy.fails_open:
+            verdict.findings.append(Finding(message, index=index))
+        return verdict
+
+    def _applies(self, values: Values, budget: Budget) -> bool:
+        return conditions_hold(self.policy.conditions, values, budget, has_params=self._has_params)
+
+    def _validate(self, values: Values, budget: Budget, verdict: Verdict) -> None:
+        for index, validation in enumerate(self.policy.validations):
+            try:
+                expression = _expression(self._part(validation.text))
+                if values.of(expression, budget) is not True:  # 2. each is true
+                    message = self._words(validation, values, budget)
+                    verdict.findings.append(Finding(message, validation.reason, index))
+            except engine.NotEvaluated as error:
+                self._failed(verdict, expressions.failure(validation.text, error.message), index)
+            except estimate.InvalidExpression as error:
+                self._failed(verdict, f"compilation error: compilation failed: {error.message}", index)
+        for key, text in self.policy.annotations:
+            self._note(key, text, values, budget, verdict)
+
+    def _words(self, validation: configurations.Validation, values: Values, budget: Budget) -> str:
+        words: Any = ""
+        if validation.words.strip():
+            try:
+                words = values.of(_expression(self._part(validation.words, "string")), budget)
+            except (engine.NotEvaluated, estimate.InvalidExpression):
+                words = ""
+        text = words.strip() if isinstance(words, str) else ""
+        if not text or "\n" in text or len(text.encode()) > _MAX_WORDS:
+            text = validation.message or f"failed expression: {validation.text.strip()}"
+        return text
+
+    def _note(self, key: str, text: str, values: Values, budget: Budget, verdict: Verdict) -> None:
+        try:
+            value = values.of(_expression(self._part(text, _NOTE)), budget)
+        except engine.NotEvaluated as error:
+            self._failed(verdict, expressions.failure(text, error.message))
+            return
+        except estimate.InvalidExpression as error:
+            self._failed(verdict, f"compilation error: compilation failed: {error.message}")
+            return
+        if isinstance(value, str) and value.strip():
+            verdict.notes[key] = value.strip()[:_MAX_NOTE]
+
+
+def conditions_hold(
+    conditions: Sequence[tuple[str, str]], values: Values, budget: Budget, *, has_params: bool = False
+) -> bool:
+    """Whether all match conditions are true (1); raises `NotEvaluated` if that is not known."""
+    unknown: list[str] = []
+    for _name, text in conditions:
+        try:
+            if values.of(_expression(_Part(text, (), has_params, "bool")), budget) is not True:
+                return False
+        except engine.NotEvaluated as error:
+            unknown.append(expressions.failure(text, error.message))
+        except estimate.InvalidExpression as error:
+            unknown.append(f"compilation error: compilation failed: {error.message}")
+    if unknown:
+        raise engine.NotEvaluated("; ".join(unknown))
+    return True

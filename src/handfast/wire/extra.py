@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether the libraries of the extra `mesh` are installed, and the command that installs them. It imports none of them.
+
+Commands ask before they import a module that needs them, so that nobody is shown a traceback.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import Final
+
+from handfast import errors
+
+COMMAND: Final = "pip install 'handfast[mesh]'"
+# What is imported, and the package that has it.
+_LIBRARIES: Final = {"grpc": "grpcio", "google.protobuf": "protobuf", "envoy.service": "xds-protos"}
+
+
+def require() -> None:
+    """Return if gRPC can be spoken here, else refuse."""
+    missing = [package for module, package in _LIBRARIES.items() if not _is_there(module)]
+    if missing:
+        raise errors.Refused(
+            f"the roles of the mesh need {' and '.join(missing)}, which Handfast alone does not bring",
+            reason="MeshExtraMissing",
+            hint=f"install it with `{COMMAND}`; in a checkout of the source, `pip install -e '.[mesh]'`",
+        )
+
+
+def _is_there(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:
+        # Of `google.protobuf` where there is no `google`.
+        return False
