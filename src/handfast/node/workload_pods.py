@@ -2,7 +2,7 @@
 """The Pod of a workload in the API: made or found, its token, its status, its end. It starts no process.
 
 1. A Pod that is made here is removed here, by its UID: never another one that has its name.
-2. One that got no proxy is removed at once.
+2. One that got no proxy is removed at once, and made again a few times: while the injector starts, its webhook lets Pods in without one.
 3. With a node's credentials nothing is asked that the Node authorizer does not allow: the Pod itself, its status, and tokens for its account that
    are bound to it.
 4. Credentials are read again where their file has changed: a node's certificate does not last as long as its workloads.
@@ -24,6 +24,8 @@ from handfast.runtime import clock as clocks
 
 _STRATEGIC: Final = "application/strategic-merge-patch+json"
 _NODE: Final = "system:node:"
+# 2. how long is waited before a Pod is made again; `handfast up --mesh` is ready some seconds before its injector on a busy machine
+_AGAIN: Final = (1.0, 2.0, 4.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +70,22 @@ class Pods:
 
     async def make(self, wanted: workload_pod.Wanted) -> objects.Document:
         """A new Pod, with its proxy."""
+        for seconds in _AGAIN:
+            try:
+                return await self._make(wanted)
+            except workload_pod.NotInjected:
+                # 2. the injector may be a moment late
+                await self._clock.sleep(seconds)
+        return await self._make(wanted)
+
+    async def _make(self, wanted: workload_pod.Wanted) -> objects.Document:
         try:
             pod = await self._client.create(resources.PODS, workload_pod.manifest(wanted), namespace=wanted.namespace)
         except status.StatusError as error:
             raise await self._explained(error, wanted) from error
         try:
             workload_pod.require_injected(pod)
-        except errors.Refused:
+        except workload_pod.NotInjected:
             # 2. nobody is to take it for one of the mesh
             await self.remove(pod)
             raise

@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable
+
 import pytest
 
 from handfast import errors
@@ -13,6 +16,7 @@ from handfast.rules.mesh import workload_pod
 from handfast.runtime import clock as clocks
 from tests.unit.node import workload_world
 from tests.unit.pki import making
+from tests.world.clock import MovableClock
 
 WANTED = workload_pod.Wanted(namespace="shop", account="web", name="w", run="r")
 
@@ -26,11 +30,38 @@ def pods(client: workload_world.Api, node: str = "") -> workload_pods.Pods:
     return workload_pods.Pods(workload_world.access(client, node), clocks.SystemClock())
 
 
-async def test_a_pod_without_a_proxy_is_removed_at_once(client):
+async def test_a_pod_without_a_proxy_is_removed_at_once_and_made_again_a_few_times(client):
     client.injects = False
-    with pytest.raises(workload_pod.NotInjected):
-        await pods(client).make(WANTED)
+    clock = MovableClock()
+    of_run = workload_pods.Pods(workload_world.access(client, ""), clock)
+    async with asyncio.TaskGroup() as group:
+        making_it = group.create_task(refused(of_run.make(WANTED)))
+        for seconds in (1, 2, 4):
+            await asyncio.sleep(0)
+            # While it waits nobody can take it for one of the mesh.
+            assert (client.pods, making_it.done()) == ({}, False)
+            await clock.advance(seconds)
+    assert making_it.result() == "PodNotInjected"
     assert client.pods == {}
+
+
+async def test_an_injector_that_is_a_moment_late_stops_nobody(client):
+    client.injects = False
+    clock = MovableClock()
+    of_run = workload_pods.Pods(workload_world.access(client, ""), clock)
+    async with asyncio.TaskGroup() as group:
+        making_it = group.create_task(of_run.make(WANTED))
+        await asyncio.sleep(0)
+        client.injects = True
+        await clock.advance(1)
+    workload_pod.require_injected(making_it.result())
+    assert list(client.pods) == ["w"]
+
+
+async def refused(making_it: Awaitable[object]) -> str:
+    with pytest.raises(errors.Refused) as refusal:
+        await making_it
+    return refusal.value.reason
 
 
 async def test_an_account_that_is_not_there_is_told_as_such(client):
