@@ -46,6 +46,9 @@ class _Measured:
 
 
 _MEASURED = pytest.StashKey[_Measured]()
+_FAILED = pytest.StashKey[set[str]]()
+# The file that `make test` wants the names of failed tests in: they run again by themselves (docs/decisions/0068).
+_NOTE_FAILED = "FAILED_TESTS"
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -56,6 +59,27 @@ def pytest_configure(config: pytest.Config) -> None:
     if hasattr(config, "workerinput") and os.environ.get("MEASURE_WORKERS"):
         config.stash[_MEASURED] = measured = _Measured()
         config.add_cleanup(measured.save)
+    if not hasattr(config, "workerinput") and os.environ.get(_NOTE_FAILED):
+        config.stash[_FAILED] = set()
+        config.pluginmanager.register(_Failures(config.stash[_FAILED]))
+
+
+class _Failures:
+    """Hears of each test that fails, of those of other workers, too."""
+
+    def __init__(self, names: set[str]) -> None:
+        self._names = names
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            self._names.add(report.nodeid)
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Only where all tests were run to their end: whatever else is wrong is no matter of a test that is unsteady."""
+    names = session.config.stash.get(_FAILED, None)
+    if names and exitstatus == pytest.ExitCode.TESTS_FAILED:
+        pathlib.Path(os.environ[_NOTE_FAILED]).write_text("".join(f"{name}\n" for name in sorted(names)))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
