@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a ValidatingAdmissionPolicy and a ValidatingAdmissionPolicyBinding say, and which writes they match.
+"""What an admission policy and its binding say, and which writes they match: those that judge objects, and those that change them.
 
 1. Policies and bindings, and webhook configurations, are never judged by a policy: nobody may lock these against repair.
 2. One of the rules covers the write, by operation, group, version, resource, scope and name, and none of the excluding ones does.
@@ -15,10 +15,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 from handfast.api import jsonpath, kinds, objects, selectors
 from handfast.rules.webhooks import configurations, matching
+
+JSON_PATCH: Final = "JSONPatch"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +84,20 @@ class Validation:
     reason: str
 
 
+class Mutation(NamedTuple):
+    """One expression that makes a patch: of the type `ApplyConfiguration`, or `JSONPatch`."""
+
+    patch_type: str
+    text: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """A policy. `param_kind` is an apiVersion and a kind, or None; pairs are a name and an expression."""
+    """A policy. `param_kind` is an apiVersion and a kind, or None; pairs are a name and an expression.
+
+    One that changes objects has mutations, and is asked again (`reinvoked`) when another changed them after it; one that judges
+    them has validations.
+    """
 
     name: str
     match: Match
@@ -94,6 +107,8 @@ class Policy:
     variables: tuple[tuple[str, str], ...]
     validations: tuple[Validation, ...]
     annotations: tuple[tuple[str, str], ...]
+    mutations: tuple[Mutation, ...] = ()
+    reinvoked: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +127,7 @@ class Binding:
 
 
 def policy(document: objects.Document) -> Policy:
-    """A ValidatingAdmissionPolicy."""
+    """A ValidatingAdmissionPolicy, or a MutatingAdmissionPolicy."""
     spec = jsonpath.mapping(document, "spec")
     kind = jsonpath.mapping(spec, "paramKind")
     return Policy(
@@ -124,11 +139,13 @@ def policy(document: objects.Document) -> Policy:
         variables=_pairs(spec, "variables", "name", "expression"),
         validations=tuple(_validation(row) for row in jsonpath.mappings(spec, "validations")),
         annotations=_pairs(spec, "auditAnnotations", "key", "valueExpression"),
+        mutations=tuple(_mutation(row) for row in jsonpath.mappings(spec, "mutations")),
+        reinvoked=spec.get("reinvocationPolicy") == "IfNeeded",
     )
 
 
 def binding(document: objects.Document) -> Binding:
-    """A ValidatingAdmissionPolicyBinding."""
+    """The binding of one of them."""
     spec = jsonpath.mapping(document, "spec")
     reference = jsonpath.mapping(spec, "paramRef")
     chosen = reference.get("selector")
@@ -156,6 +173,12 @@ def _validation(row: Mapping[str, Any]) -> Validation:
         words=jsonpath.text(row, "messageExpression"),
         reason=jsonpath.text(row, "reason") or "Invalid",
     )
+
+
+def _mutation(row: Mapping[str, Any]) -> Mutation:
+    patch_type = jsonpath.text(row, "patchType")
+    key = "jsonPatch" if patch_type == JSON_PATCH else "applyConfiguration"
+    return Mutation(patch_type, jsonpath.text(row, key, "expression"))
 
 
 def _match(document: Mapping[str, Any]) -> Match:

@@ -17,7 +17,7 @@ The dispatcher evaluates `matchConditions`, in CEL, of those that are left (`rul
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from handfast.api import jsonpath, kinds, objects, selectors
@@ -101,14 +101,24 @@ def labels(document: objects.Document | None) -> dict[str, str] | None:
     return {key: str(value) for key, value in jsonpath.mapping(document, "metadata", "labels").items()}
 
 
+class Asked(Protocol):
+    """What is asked about a write, and perhaps twice: a webhook, or a mutating policy under a binding."""
+
+    @property
+    def key(self) -> Hashable: ...
+
+    @property
+    def reinvoked(self) -> bool: ...
+
+
 class Rounds:
-    """Which webhooks the second round asks: those with reinvocationPolicy IfNeeded after which something changed."""
+    """Whom the second round asks: those with reinvocationPolicy IfNeeded after which something changed."""
 
     def __init__(self) -> None:
-        self._asked: set[tuple[str, int]] = set()
-        self._again: set[tuple[str, int]] = set()
+        self._asked: set[Hashable] = set()
+        self._again: set[Hashable] = set()
 
-    def answered(self, webhook: configurations.Webhook, *, changed: bool) -> None:
+    def answered(self, webhook: Asked, *, changed: bool) -> None:
         if changed:
             self.changed_by_others()
         if webhook.reinvoked:
@@ -118,5 +128,5 @@ class Rounds:
         """The object is no longer what those asked so far have seen."""
         self._again |= self._asked
 
-    def again(self, webhook: configurations.Webhook) -> bool:
+    def again(self, webhook: Asked) -> bool:
         return webhook.key in self._again
