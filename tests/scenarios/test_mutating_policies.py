@@ -207,3 +207,59 @@ async def test_stored_kinds_of_the_suite(world: worlds.World) -> None:
     answer = await world.request("POST", classes, body, headers=dict(PROTOBUF))
     assert answer.status == 201, answer.body
     assert (await world.request("DELETE", f"{classes}/fast")).status == 200
+
+
+async def test_a_quota_counts_what_comes_in_protobuf(world: worlds.World) -> None:
+    quotas = "/api/v1/namespaces/default/resourcequotas"
+    hard = {"count/configmaps": "1"}
+    answer = await world.request("POST", quotas, {"metadata": {"name": "q"}, "spec": {"hard": hard}})
+    assert answer.status == 201, answer.body
+    # What the controller writes when it has counted.
+    counted = {**answer.json(), "status": {"hard": hard, "used": {"count/configmaps": "0"}}}
+    assert (await world.request("PUT", f"{quotas}/q/status", counted)).status == 200
+    row = kinds.row("configmaps")
+    codes = []
+    for name in ("a", "b"):
+        body = wire(row, {"metadata": {"name": name}})
+        codes.append((await world.request("POST", CONFIGMAPS, body, headers=dict(PROTOBUF))).status)
+    assert codes == [201, 403]
+
+
+async def test_another_kind_in_the_envelope_gets_past_nobody(world: worlds.World) -> None:
+    """Policies and quotas go by the path; a body that says it is something else is refused."""
+    body = wire(kinds.row("secrets"), {"metadata": {"name": "x"}})
+    answer = await world.request("POST", CONFIGMAPS, body, headers=dict(PROTOBUF))
+    assert (answer.status, answer.json()["reason"]) == (400, "BadRequest")
+
+
+async def test_nobody_locks_revocation(world: worlds.World) -> None:
+    """A policy, or a webhook that cannot be reached, keeps nobody from being revoked; taking a revocation back is judged."""
+    rule = {"operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*"]}
+    denies = {"matchConstraints": {"resourceRules": [rule]}, "validations": [{"expression": "false"}]}
+    path = f"{REGISTRATION}/validatingadmissionpolicies"
+    assert (await world.request("POST", path, {"metadata": {"name": "p"}, "spec": denies})).status == 201
+    bound = {"metadata": {"name": "p"}, "spec": {"policyName": "p", "validationActions": ["Deny"]}}
+    assert (await world.request("POST", f"{REGISTRATION}/validatingadmissionpolicybindings", bound)).status == 201
+    hook = {
+        "name": "down.example.com",
+        "clientConfig": {"url": "https://127.0.0.1:1/"},
+        "rules": [rule],
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+    }
+    for plural in ("mutatingwebhookconfigurations", "validatingwebhookconfigurations"):
+        answer = await world.request(
+            "POST", f"{REGISTRATION}/{plural}", {"metadata": {"name": "h"}, "webhooks": [hook]}
+        )
+        assert answer.status == 201, answer.body
+    revocations = "/apis/handfast.dev/v1alpha1/revocations"
+    document = {
+        "apiVersion": "handfast.dev/v1alpha1",
+        "kind": "Revocation",
+        "metadata": {"name": "r"},
+        "spec": {"user": "mallory"},
+    }
+    answer = await world.request("POST", revocations, document)
+    assert answer.status == 201, answer.body
+    assert (await world.request("DELETE", f"{revocations}/r")).status in {403, 422, 500}
+    assert (await world.request("POST", CONFIGMAPS, {"metadata": {"name": "x"}})).status in {403, 422, 500}

@@ -16,6 +16,7 @@ are written into the audit line, as the binding says.
 | who | holding | tries | stopped by | shown in tests/unit/apiserver/admission/test_policies.py |
 |---|---|---|---|---|
 | who may write policies | a policy that refuses everything | lock it against its own removal | `configurations` 1 | test_policies_are_never_judged_by_policies |
+| … | … | keep themselves from being revoked | `configurations` 1 | test_nobody_is_kept_from_being_revoked |
 | who may write policies | Secrets as params | read them in messages | the plugin `PolicyParams`: get on them | test_params_are_for_those_who_may_read_them |
 | … | a binding whose policy, or its kind of params, comes later | the same | get on everything, as in Kubernetes | test_params_that_nobody_knows_are_for_those_who_may_read_all |
 | who may write params | a thousand of them, or large ones | hold the server | 3, and they are decoded aside | test_so_many_params_and_no_more |

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What an admission policy and its binding say, and which writes they match: those that judge objects, and those that change them.
 
-1. Policies and bindings, and webhook configurations, are never judged by a policy: nobody may lock these against repair.
+1. Policies and bindings, and webhook configurations, are never judged by a policy: nobody may lock these against repair. Nor are new
+   Revocations, by which somebody is put out.
 2. One of the rules covers the write, by operation, group, version, resource, scope and name, and none of the excluding ones does.
    Under the match policy Equivalent, the same object under another of its names will do.
 3. The selectors select the namespace and the object, as for webhooks.
@@ -44,7 +45,7 @@ class Match:
 
     def about(self, operation: str, names: Sequence[kinds.Kind], subresource: str) -> kinds.Kind | None:
         """The same, whatever the object is called."""
-        if matching.is_exempt(names[0]):
+        if matching.is_exempt(names[0], operation):
             return None
         rules = [named.rule for named in self.rules]
         kinds_seen = names[:1] if self.exact else names
@@ -55,7 +56,7 @@ class Match:
 
     def matched(self, operation: str, names: Sequence[kinds.Kind], subresource: str, name: str) -> kinds.Kind | None:
         """The kind under which the object is seen; None: not at all. `names` as in `webhooks.matching.matched`."""
-        if matching.is_exempt(names[0]):  # 1. nobody locks policies against repair
+        if matching.is_exempt(names[0], operation):  # 1. nobody locks policies against repair
             return None
         # 2. a rule covers it, and no excluding one does
         for kind in names[:1] if self.exact else names:
