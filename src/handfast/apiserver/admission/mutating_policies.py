@@ -126,7 +126,7 @@ class Mutation:
         document = self._write.document
         if document is None or not invocations:
             return False
-        weight = policies.weight([each.case for each in invocations])
+        weight = policies.weight(list({id(each.case): each.case for each in invocations}.values()))
         if self._work is None:
             after = self._mutated(invocations, document)
         else:
