@@ -26,13 +26,14 @@ from handfast.api.cel import engine, estimate
 OBJECT, PATCH = "Object", "JSONPatch"
 _MARK: Final = "\0"
 _MEMBERS: Final = frozenset({"op", "path", "from", "value"})
+_QUOTES: Final = frozenset("'\"")
 _OPEN, _CLOSE = frozenset("({["), frozenset(")}]")
 _BEGINS: Final = frozenset({"{", ",", "{?", ",?"})
 _TOKEN: Final = re.compile(
     r"""
       (?P<space>\s+|//[^\n]*)
-    | (?P<text>[bB]?[rR][bB]?(?:'''[\s\S]*?'''|\"\"\"[\s\S]*?\"\"\"|'[^'\n]*'|"[^"\n]*")
-        | [bB]?(?:'''(?:\\.|[^\\])*?'''|\"\"\"(?:\\.|[^\\])*?\"\"\"|'(?:\\.|[^'\\\n])*'|"(?:\\.|[^"\\\n])*"))
+    | (?P<text>[bB]?[rR][bB]?(?:'''[\s\S]*?'''|\"\"\"[\s\S]*?\"\"\"|'(?!'')[^'\n]*'|"(?!"")[^"\n]*")
+        | [bB]?(?:'''(?:\\.|[^\\])*?'''|\"\"\"(?:\\.|[^\\])*?\"\"\"|'(?!'')(?:\\.|[^'\\\n])*'|"(?!"")(?:\\.|[^"\\\n])*"))
     | (?P<name>[A-Za-z_][A-Za-z0-9_]*|`[^`\n]*`)
     | (?P<number>[0-9][A-Za-z0-9_]*)
     | (?P<other>.)
@@ -50,7 +51,17 @@ def plain(text: str) -> str:
     """The expression with maps in place of objects (1); raises `estimate.InvalidExpression`."""
     if OBJECT not in text and PATCH not in text:
         return text
-    return "".join(_written([(match.lastgroup or "", match[0]) for match in _TOKEN.finditer(text)]))
+    if len(text) > engine.MAX_TEXT:
+        raise estimate.InvalidExpression(engine.TOO_LONG)
+    return "".join(_written(list(_tokens(text))))
+
+
+def _tokens(text: str) -> Iterator[tuple[str, str]]:
+    for match in _TOKEN.finditer(text):
+        if match.lastgroup == "other" and match[0] in _QUOTES:
+            # Here and no later: looking for the end of each once more would take the square of the time.
+            raise estimate.InvalidExpression(f"Syntax error: the text at character {match.start() + 1} has no end")
+        yield match.lastgroup or "", match[0]
 
 
 def _written(tokens: list[tuple[str, str]]) -> Iterator[str]:

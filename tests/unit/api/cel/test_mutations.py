@@ -127,3 +127,11 @@ def test_they_are_compiled_with_their_variables(compile_one, text, wrong):
 def test_an_escaped_key_may_be_twice_as_long():
     expression = expressions.configuration("Object{a: jsonpatch.escapeKey(string(object.spec))}")
     assert expression.largest > 0
+
+
+@pytest.mark.parametrize(
+    "text", ["Object{a: 'b}", 'Object{a: """b}', "Object" + "'''\\" * 4000, "Object{" + " " * engine.MAX_TEXT + "}"]
+)
+def test_a_text_without_an_end_is_no_work(text):
+    with pytest.raises(estimate.InvalidExpression):
+        mutations.plain(text)
