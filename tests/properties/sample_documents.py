@@ -92,12 +92,13 @@ _TEMPLATE: dict[str, Any] = {
 _JOB_TEMPLATE = {**_TEMPLATE, "spec": {**_TEMPLATE["spec"], "restartPolicy": "Never"}}
 _SELECTOR = {"matchLabels": _LABELS, "matchExpressions": [{"key": "app", "operator": "In", "values": ["web", "api"]}]}
 _APPS = {"replicas": 2, "selector": _SELECTOR, "template": _TEMPLATE}
+_RULE: dict[str, Any] = {"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}
 _WEBHOOK = {
     "name": "check.example.com",
     "sideEffects": "None",
     "admissionReviewVersions": ["v1"],
     "clientConfig": {"service": {"name": "hook", "namespace": "default", "path": "/check"}},
-    "rules": [{"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}],
+    "rules": [_RULE],
     "matchConditions": [{"name": "all", "expression": "true"}],
 }
 _SUBJECTS = [
@@ -132,7 +133,7 @@ _DOCUMENTS: dict[tuple[str, str], dict[str, Any]] = {
         "spec": {
             "failurePolicy": "Ignore",
             "paramKind": {"apiVersion": "v1", "kind": "ConfigMap"},
-            "matchConstraints": {"resourceRules": [{**_WEBHOOK["rules"][0], "operations": ["CREATE", "UPDATE"]}]},
+            "matchConstraints": {"resourceRules": [{**_RULE, "operations": ["CREATE", "UPDATE"]}]},
             "matchConditions": [{"name": "all", "expression": "true"}],
             "variables": [{"name": "n", "expression": "1"}],
             "mutations": [
@@ -149,7 +150,7 @@ _DOCUMENTS: dict[tuple[str, str], dict[str, Any]] = {
         "spec": {
             "policyName": "web",
             "paramRef": {"name": "limits", "namespace": "default", "parameterNotFoundAction": "Allow"},
-            "matchResources": {"resourceRules": [{**_WEBHOOK["rules"][0], "operations": ["CREATE"]}]},
+            "matchResources": {"resourceRules": [_RULE]},
         },
     },
     ("networking.k8s.io", "ipaddresses"): {

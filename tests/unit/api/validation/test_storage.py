@@ -148,3 +148,4 @@ def test_a_class_of_volume_attributes_is_made_anew_and_not_changed():
         "driverName: Forbidden: updates to driverName are forbidden.",
         "parameters: Forbidden: updates to parameters are forbidden.",
     ]
+    assert not updated(*ATTRIBUTES, {})

@@ -208,7 +208,8 @@ def test_network_policies(changes, causes):
     ],
 )
 def test_ranges_and_addresses(resource, changes, causes):
-    assert begin(created(*resource, changes), causes)
+    group, plural = resource
+    assert begin(created(group, plural, changes), causes)
 
 
 def test_a_range_may_get_a_second_family_and_an_address_stays_with_its_parent():
