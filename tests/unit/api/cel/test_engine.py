@@ -52,12 +52,25 @@ def test_loops_end():
         ("[1].all(i, v, i < v)", "ERROR: <input>:1:9: undeclared reference to 'i'"),
         ("+".join(["1"] * 50), "ERROR: <input>:-1:-1: Exceeded max recursion depth"),
         ("'" + "x" * engine.MAX_TEXT + "'", "the expression has more than 16384 characters"),
+        # 14 KB of these held the interpreter for half a second.
+        (f"[{'{},' * 1400}]", "the expression has more than 4096 words and signs"),
+        ("'" + "-" * 4096 + "' == ''", "the expression has more than 4096 words and signs"),
     ],
 )
 def test_what_does_not_compile(text, said):
     with pytest.raises(estimate.InvalidExpression) as caught:
         engine.program(text, "self")
     assert caught.value.message.startswith(said)
+
+
+def test_a_long_expression_of_few_words_compiles():
+    assert value(f"self == '{'x' * 4_000}' || {' || '.join(['self.contains(self)'] * 500)}", self="a") is True
+
+
+def test_what_is_said_of_many_errors_is_short():
+    with pytest.raises(estimate.InvalidExpression, match="undeclared reference to 'z'") as caught:
+        engine.program(f"[{','.join(['z'] * 2000)}] == []", "self")
+    assert len(caught.value.message) == 4096
 
 
 def test_a_verdict_is_true_or_false_and_words_are_text():
