@@ -26,7 +26,9 @@ MAX_COPIES: Final = 2_000_000
 MAX_PIECES: Final = 400_000
 _CUTS: Final = frozenset({"split", "findAll"})
 _ADD: Final = "_+_"
-_SCALARS: Final = frozenset({"string", "size", "int", "double", "lowerAscii", "upperAscii", "replace", "join", "format"})
+_SCALARS: Final = frozenset(
+    {"string", "size", "int", "double", "lowerAscii", "upperAscii", "replace", "join", "format"}
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,6 +96,7 @@ def write_of(
         old=old,
         user=call.user,
         dry_run=dry_run,
+        work=call.work,
     )
 
 
