@@ -178,7 +178,7 @@ class _Checker:
         # 4. so much each, and its loops
         self._left -= _EVALUATION
         if rule.loops:
-            several = _count(value, _LOOP_ROUNDS) + (_count(old, _LOOP_ROUNDS) if rule.uses_old else 0)
+            several = _rounds(rule, value) + (_rounds(rule, old) if rule.uses_old else 0)
             self._left -= min(_LOOP_ROUNDS, several**rule.loops)
         if self._left < 0:
             raise _Spent
@@ -345,6 +345,15 @@ def _by_keys(schema: Schema, old: Any) -> dict[bytes, Any]:
     if schema.get("x-kubernetes-list-type") != "map" or not isinstance(old, list) or not keys:
         return {}
     return {_key(keys, element): element for element in old if isinstance(element, dict)}
+
+
+def _rounds(rule: rules.Compiled, value: Any) -> int:
+    """How many values there are that the loops of a rule can go over: in the fields that it looks at."""
+    if rule.fields is None or not isinstance(value, dict):
+        return _count(value, _LOOP_ROUNDS)
+    # A field may be written otherwise in a rule: then it is not found here, and all count.
+    parts = [value[name] for name in rule.fields if name in value]
+    return _count(value if len(parts) < len(rule.fields) else parts, _LOOP_ROUNDS)
 
 
 def _count(value: Any, limit: int) -> int:

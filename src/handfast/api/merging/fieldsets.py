@@ -187,7 +187,8 @@ class _Custom:
 
     @property
     def entries(self) -> Shape | None:
-        return None
+        rest = self.schema.get("additionalProperties")
+        return None if self.schema.get("properties") else _custom(rest)
 
     @property
     def atomic(self) -> bool:
@@ -217,11 +218,12 @@ class _Custom:
 
 def _part(document: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     found = document.get(key)
-    return found if isinstance(found, Mapping) else {}
+    # Nearly always a dict: asking for a dict is ten times faster than asking for a Mapping.
+    return found if isinstance(found, dict) or isinstance(found, Mapping) else {}  # noqa: SIM101
 
 
 def _custom(types: Any) -> Shape:
-    return _Custom(types) if isinstance(types, Mapping) else UNKNOWN
+    return _Custom(types) if isinstance(types, dict) or isinstance(types, Mapping) else UNKNOWN  # noqa: SIM101
 
 
 @dataclass(frozen=True, slots=True)
