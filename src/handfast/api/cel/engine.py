@@ -7,7 +7,9 @@
    other thread runs while one is compiled.
 4. An evaluation takes at most 10,000 rounds of loops, all told (the library's own limit). It raises `TooCostly` then.
 5. What the library says of an error is put in the words of Kubernetes. It says nothing of the values but the key that is missing.
-6. Compiled expressions are kept up to `MAX_KEPT` characters in all, those that were used last: one character takes 160 bytes.
+6. `matches` is ours: the library compiles the pattern at every call, 16 µs for that of a DNS name and 150 ms in a loop over 9,000 texts, in
+   which no other thread runs. Ours is kept compiled, takes 5 µs, and lets others run.
+7. Compiled expressions are kept up to `MAX_KEPT` characters in all, those that were used last: one character takes 160 bytes.
 
 Whether an expression is allowed to be as costly as it is, `estimate` and its callers decide. Values are plain JSON. They
 are handed over once for all expressions on them (`Environment.values`), which is most of what a small evaluation costs.
@@ -35,6 +37,7 @@ MAX_KEPT: Final = 1 << 20
 # What the smallest expression takes, in characters.
 _LEAST: Final = 256
 INSTALL: Final = "install it with: pip install 'handfast[cel]'"
+_MATCHES: Final = "matches"
 _BUDGET: Final = "Iteration budget exceeded"
 _NO_KEY: Final = re.compile(r"Key not found in map : \"?(.*?)\"?\Z", re.DOTALL)
 _NO_OVERLOAD: Final = re.compile(r"No matching overloads found : (.*)\Z", re.DOTALL)
@@ -123,6 +126,19 @@ def _is_named(node: tree.Node, name: str) -> bool:
     return node.kind == tree.IDENT and node.name == name
 
 
+def _with_own_matches(text: str, root: tree.Node) -> str:
+    """An expression in which `matches` is ours (6). A call stands where its parenthesis does."""
+    for offset in sorted((node.offset for node in root.walk() if _is_match(node)), reverse=True):
+        head = text[:offset].rstrip()
+        if head.endswith(_MATCHES):
+            text = head.removesuffix(_MATCHES) + library.MATCHES + text[offset:]
+    return text
+
+
+def _is_match(node: tree.Node) -> bool:
+    return node.kind == tree.CALL and node.name == _MATCHES
+
+
 class Environment:
     """The variables that expressions of one sort may name; all have types that are only known when they are evaluated."""
 
@@ -144,8 +160,11 @@ class Environment:
             compiled = self._env.compile(text)
         except (RuntimeError, TypeError, ValueError) as error:
             raise estimate.InvalidExpression(_CODE.sub("", _BESIDE.sub("", str(error)))[:_MAX_ERROR]) from None
-        root = tree.read(compiled.serialize())
-        return Program(text, root, compiled.return_type().name(), compiled, gathering.of(root))
+        root, result = tree.read(compiled.serialize()), compiled.return_type().name()
+        ours = _with_own_matches(text, root)
+        if ours != text:
+            compiled = self._env.compile(ours)
+        return Program(text, root, result, compiled, gathering.of(root))
 
     def values(self, data: Mapping[str, Any]) -> Any:
         """Values for all expressions that are evaluated on them; a variable that is not there is an error where it is used."""
@@ -180,7 +199,7 @@ class Kept(Generic[T]):
             return entry[1]
         value = make()
         self._values[key] = _LEAST + size(value), value
-        # 6. up to so many characters
+        # 7. up to so many characters
         left = self._most - sum(each for each, _ in list(self._values.values()))
         for old in list(self._values) if left < 0 else ():
             left += self._values.pop(old, (0,))[0]
@@ -231,7 +250,7 @@ def _extension(cel: Any, types: Mapping[str, Any]) -> Any:
 def _said(text: str) -> str:
     """An error of the library in Kubernetes' words."""
     # 5. no values but the key that is missing
-    text = _CODE.sub("", text)
+    text = _CODE.sub("", text).replace(library.MATCHES, _MATCHES)
     if match := _NO_KEY.search(text):
         return f"no such key: {match[1]}"
     if match := _NO_OVERLOAD.search(text):

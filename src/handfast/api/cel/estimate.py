@@ -235,7 +235,8 @@ class _Judge:
             return _BYTE * min(part.shape.weight for part in parts)
         if node.name in {"matches", "find", "findAll"}:
             matches = _MATCH * parts[0].shape.weight if node.name == "findAll" else 0
-            return self._pattern(node, parts) + matches + (_PYTHON_CALL if node.name in self._python else 0)
+            is_python = self._is_bounded or node.name in self._python
+            return self._pattern(node, parts) + matches + (_PYTHON_CALL if is_python else 0)
         if node.name in self._python:
             looked = _PYTHON_CALL + 10 * looked
         if node.name == "split":

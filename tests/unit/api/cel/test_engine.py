@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from handfast.api.cel import engine, estimate
+from handfast.api.cel import engine, estimate, library
 
 
 def value(text: str, **data):
@@ -61,6 +61,34 @@ def test_what_does_not_compile(text, said):
     with pytest.raises(estimate.InvalidExpression) as caught:
         engine.program(text, "self")
     assert caught.value.message.startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("text", "verdict"),
+    [
+        ("self.matches('^a+$')", True),
+        ("matches(self, 'b')", False),
+        ("'x'.matches (\n'x') && self. matches('a')", True),
+        ("'é.matches('.matches('é[.]matches[(]') && [self].all(x, x.matches(self))", True),
+    ],
+)
+def test_matches_is_that_of_the_evaluator(text, verdict):
+    assert value(text, self="aa") is verdict
+
+
+def test_a_pattern_is_compiled_once():
+    """The evaluator compiled it at every call: that of a DNS name, in a loop over 9,000 texts, took 150 ms."""
+    library._matched.cache_clear()
+    assert value("self.all(x, x.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$'))", self=["a-b"] * 100)
+    assert library._matched.cache_info().misses == 1
+
+
+@pytest.mark.parametrize(
+    ("own", "said"), [(1, r"no such overload: \(int64\)\.matches\(string\)"), ("a", "RE2 does not take this pattern")]
+)
+def test_what_cannot_be_matched_is_said_of_matches(own, said):
+    with pytest.raises(engine.NotEvaluated, match=said):
+        value("self.matches('(')", self=own)
 
 
 def test_a_long_expression_of_few_words_compiles():
