@@ -69,6 +69,7 @@ def test_what_does_not_compile(text, said):
         ("self.matches('^a+$')", True),
         ("matches(self, 'b')", False),
         ("'x'.matches (\n'x') && self. matches('a')", True),
+        ("self.matches // left to the evaluator\n('a')", True),
         ("'é.matches('.matches('é[.]matches[(]') && [self].all(x, x.matches(self))", True),
     ],
 )
