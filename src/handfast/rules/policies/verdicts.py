@@ -22,7 +22,6 @@ Whether a finding denies, warns or is written down is the binding's to say, and 
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -132,8 +131,10 @@ def _price(parts: Iterable[_Part], sizes: expressions.Sizes) -> float:
         expression = _kept.peek(part)
         if expression is None:
             return math.inf  # it has to be compiled first
-        with contextlib.suppress(engine.TooCostly):
+        try:
             cost += expression.price(sizes)
+        except engine.TooCostly:
+            continue  # it is not evaluated
     return cost
 
 
