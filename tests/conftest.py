@@ -22,6 +22,8 @@ os.environ["PYTHONPATH"] = os.pathsep.join(
 )
 os.environ |= {"SSL_CERT_FILE": os.devnull, "SSL_CERT_DIR": os.devnull}
 
+pytest_plugins = ["tests.world.last_words"]
+
 hypothesis.settings.register_profile("default", deadline=None, max_examples=100)
 hypothesis.settings.load_profile("default")
 
