@@ -79,7 +79,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
-    if report.failed and (directory := item.config.stash.get(_DIRECTORY, None)) is not None:
-        if said := words(directory, item.stash.get(_BEGUN, 0.0)):
-            report.sections.append((TITLE, said))
+    directory = item.config.stash.get(_DIRECTORY, None)
+    if report.failed and directory is not None and (said := words(directory, item.stash.get(_BEGUN, 0.0))):
+        report.sections.append((TITLE, said))
     return report
