@@ -24,6 +24,7 @@ async def run(store: storage.Storage, clock: clocks.Clock) -> None:
         now = store.replica.version
         try:
             await store.compact(before)
+            store.compacted_at = clock.now()
         except errors.Unavailable as error:
             # A full disk, say: history stays, and the next round tries again.
             _log.warning("compaction failed", reason=error.reason, error=error.message)

@@ -7,6 +7,7 @@ bring a checked document and the item it replaces.
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Awaitable, Mapping
 from typing import Any
 
@@ -88,6 +89,8 @@ class Storage:
         self.replica = replica
         # Why the last write could not be taken, until one is: what /readyz says.
         self.trouble: str | None = None
+        # When this server last raised the floor.
+        self.compacted_at: datetime.datetime | None = None
 
     async def find(self, kind: kinds.Kind, namespace: str, name: str) -> items_module.Item | None:
         """The current state: linearizable."""

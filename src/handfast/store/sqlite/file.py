@@ -38,7 +38,7 @@ from handfast.store.sqlite import schema
 _MAGIC: Final = b"SQLite format 3\0"
 _HEADER_BYTES: Final = 100
 _APPLICATION_ID_AT: Final = 68
-_BUSY_MILLISECONDS: Final = 2000
+BUSY_MILLISECONDS: Final = 2000
 _RESTORE: Final = "restore a backup; the file was not repaired"
 
 _owned_here: set[tuple[int, int]] = set()
@@ -52,7 +52,7 @@ class OpenFile:
         self._path = pathlib.Path(path).resolve()
         self.path = str(self._path)
         self._cleanup = contextlib.ExitStack()
-        with self._cleanup, _as_unavailable(self.path):
+        with self._cleanup, as_unavailable(self.path):
             _create_if_absent(self._path)
             self._cleanup.enter_context(_ownership(self._path))
             version = _check_content(self._path)
@@ -66,7 +66,7 @@ class OpenFile:
 
     def size(self) -> int:
         """What the store occupies on disk."""
-        return _size(self._path) + _size(_beside(self._path, "-wal"))
+        return occupied(self._path)
 
     def close(self) -> None:
         """Close the connections, which folds the write-ahead log into the file, then give up ownership."""
@@ -75,12 +75,17 @@ class OpenFile:
     def _connect(self, flags: int) -> apsw.Connection:
         connection = apsw.Connection(self._path.as_uri(), flags=flags | apsw.SQLITE_OPEN_URI)
         self._cleanup.callback(connection.close)
-        connection.set_busy_timeout(_BUSY_MILLISECONDS)
+        connection.set_busy_timeout(BUSY_MILLISECONDS)
         connection.pragma("synchronous", "FULL")
         connection.pragma("temp_store", "MEMORY")  # sorting must not spill values into files elsewhere
         connection.pragma("cache_size", -16384)
         connection.pragma("journal_size_limit", 64 * 2**20)
         return connection
+
+
+def occupied(path: pathlib.Path) -> int:
+    """What a store occupies on disk, its write-ahead log included."""
+    return _size(path) + _size(_beside(path, "-wal"))
 
 
 def unavailable(path: str, error: apsw.Error) -> protocol.StoreUnavailable:
@@ -101,7 +106,7 @@ def unavailable(path: str, error: apsw.Error) -> protocol.StoreUnavailable:
 
 
 @contextlib.contextmanager
-def _as_unavailable(path: str) -> Iterator[None]:
+def as_unavailable(path: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
@@ -165,6 +170,18 @@ def _ownership(path: pathlib.Path) -> Iterator[None]:
         os.close(handle)
 
 
+def is_owned(path: str) -> bool:
+    """Whether a process has the store at `path` open. It must not be open in this one in any other way."""
+    try:
+        with _ownership(pathlib.Path(path).resolve()):
+            return False
+    except protocol.StoreUnavailable:
+        return True
+    except (OSError, protocol.StoreCorrupt):
+        # Absent, or no store: whoever opens it says so.
+        return False
+
+
 def _in_use(path: pathlib.Path) -> protocol.StoreUnavailable:
     return protocol.StoreUnavailable(
         f"{path}: in use by another server", hint="one process at a time can have a store file open; end the other"
@@ -193,9 +210,7 @@ def _check_content(path: pathlib.Path) -> int:
     is read as immutable; with one, in exclusive mode (which keeps the log's index in memory), not folding on close.
     """
     if _size(_beside(path, "-wal")):
-        connection = apsw.Connection(path.as_uri(), flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_URI)
-        connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
-        connection.pragma("locking_mode", "EXCLUSIVE")
+        connection = _connect_to_log(path)
     else:
         uri = path.as_uri() + "?immutable=1"
         connection = apsw.Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
@@ -211,6 +226,33 @@ def _check_content(path: pathlib.Path) -> int:
     finally:
         connection.close()
     return version
+
+
+def _connect_to_log(path: pathlib.Path) -> apsw.Connection:
+    connection = apsw.Connection(path.as_uri(), flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_URI)
+    connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+    connection.pragma("locking_mode", "EXCLUSIVE")
+    try:
+        connection.pragma("schema_version")
+    except apsw.BusyError:
+        # A reader, such as a backup: the owner's lock is ours. It keeps the log's index on disk, so nothing new appears.
+        connection.close()
+        return apsw.Connection(path.as_uri(), flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
+    except apsw.Error:
+        # What is wrong with it is said by the checks.
+        return connection
+    return connection
+
+
+def check_foreign(path: pathlib.Path, connection: apsw.Connection) -> None:
+    """Refuse a file that is no store of a schema this version knows, as a connection sees it that owns nothing."""
+    try:
+        application = connection.pragma("application_id")
+        if application != schema.APPLICATION_ID:
+            raise _corrupt(path, f"a SQLite database of another program (application id {application:#x})", "check the path")
+        _check_version(path, connection)
+    except (apsw.NotADBError, apsw.CorruptError, apsw.SQLError, KeyError) as error:
+        raise _corrupt(path, f"not a store, or damaged: {error}", _RESTORE) from error
 
 
 def _check_version(path: pathlib.Path, connection: apsw.Connection) -> int:

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A store's file that is being filled has its name only when it is complete."""
+
+from __future__ import annotations
+
+import datetime
+import pathlib
+
+import pytest
+
+from handfast import errors
+from handfast.store import epochs
+from handfast.store.sqlite import engine, snapshot, target
+
+NOW = datetime.datetime(2026, 11, 18, tzinfo=datetime.UTC)
+
+
+async def test_a_finished_store_has_its_epoch_identity_and_reason(path: pathlib.Path) -> None:
+    filling = await target.open_target(str(path), "a-store")
+    await filling.store.create("k", b"v")
+    assert not path.exists()
+    await filling.finish(5000, "restored", NOW)
+    await filling.close(keep=True)
+    assert [each.name for each in path.parent.iterdir()] == ["store.db"]
+    store = await engine.open_store(str(path))
+    assert (store.identity, store.epoch_offset + await store.current_revision()) == ("a-store", 5000)
+    assert [each.why for each in epochs.read(await store.note(epochs.NOTE))] == ["restored"]
+    assert await store.floor() == 1
+    await store.close()
+
+
+async def test_what_is_there_is_refused_by_name_and_left_alone(path: pathlib.Path) -> None:
+    store = await engine.open_store(str(path))
+    await store.create("k", b"v")
+    with pytest.raises(errors.Refused, match=r"a store already, with 1 objects at revision 1") as refusal:
+        await target.open_target(str(path), "x")
+    assert refusal.value.reason == "StoreNotEmpty"
+    await store.close()
+    path.write_bytes(b"something else, long enough to have a header" * 10)
+    before = path.read_bytes()
+    with pytest.raises(errors.Refused, match="there is a file that is no store"):
+        await target.open_target(str(path), "x")
+    assert path.read_bytes() == before
+
+
+async def test_a_file_that_appears_meanwhile_is_not_replaced(path: pathlib.Path) -> None:
+    filling = await target.open_target(str(path), "x")
+    path.write_bytes(b"mine")
+    with pytest.raises(errors.Refused, match="no store"):
+        await filling.finish(5000, "restored", NOW)
+    assert path.read_bytes() == b"mine"
+
+
+async def test_what_is_unfinished_stays_or_goes(path: pathlib.Path) -> None:
+    filling = await target.open_target(str(path), "x")
+    await filling.store.create("k", b"v")
+    await filling.close(keep=True)
+    filling = await target.open_target(str(path), "x")
+    assert await filling.store.get("k") is not None
+    await filling.close(keep=False)
+    assert list(path.parent.iterdir()) == []
+
+
+def test_a_store_that_is_not_there_is_not_made(path: pathlib.Path) -> None:
+    with pytest.raises(errors.Refused, match="there is no store") as refusal:
+        snapshot.Snapshot(str(path))
+    assert refusal.value.reason == "NoStore"
+    assert not path.exists()
+
+
+def test_a_file_that_is_no_store_is_said_to_be_none(path: pathlib.Path) -> None:
+    path.write_bytes(b"something else, long enough to have a header" * 10)
+    with pytest.raises(errors.Refused, match="not a store, or damaged"):
+        snapshot.Snapshot(str(path))
