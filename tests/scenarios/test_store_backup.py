@@ -11,7 +11,7 @@ import pathlib
 import shutil
 import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 
 import msgspec
 import pytest
@@ -31,7 +31,7 @@ class ConfigMap(msgspec.Struct, frozen=True):
     """What is followed of one."""
 
     metadata: partial.Meta
-    data: dict[str, str] = {}  # noqa: RUF012 - msgspec copies it
+    data: dict[str, str] = {}
 
 
 SOURCE = watch.Source(resource=resources.CONFIG_MAPS, view=ConfigMap, scope=api.Scope(namespace="default"))
@@ -91,14 +91,14 @@ class Follower:
                 await asyncio.sleep(0.05)
 
     @contextlib.asynccontextmanager
-    async def following(self):  # type: ignore[no-untyped-def]
+    async def following(self) -> AsyncIterator[Follower]:
         opened = transport.Transport(connection.load(str(self._kubeconfig)), clock=clocks.SystemClock())
         reflector = watch.Reflector(api.Client(opened), SOURCE, self.informer, clock=clocks.SystemClock())
         try:
             async with tasks.Group("follower") as group:
                 group.start(reflector.run(), name="reflector")
                 yield self
-                await group.stop()
+                await group.stop(timeout=5.0)
         finally:
             await opened.close()
 
@@ -132,8 +132,10 @@ async def test_a_plane_comes_back_from_its_backup_and_followers_converge(
         # A file that was cut short names the place, and nothing is written.
         short = tmp_path / "short"
         short.write_bytes(file.read_bytes()[:-40])
-        assert f"damaged at byte {file.stat().st_size - 40}" in refused("BackupTruncated", "restore", short, "--dir", root)
-        assert not list(root.glob("store.db*"))
+        assert f"damaged at byte {file.stat().st_size - 40}" in refused(
+            "BackupTruncated", "restore", short, "--dir", root
+        )
+        assert {each.name for each in root.glob("store.db*")} <= {"store.db.reserve"}
         restored = await asyncio.to_thread(store, "restore", file, "--dir", root, "-o", "json")
         assert restored.returncode == 0, restored.stderr
         first = json.loads(restored.stdout)["firstVersion"]
@@ -150,7 +152,8 @@ async def test_a_plane_comes_back_from_its_backup_and_followers_converge(
             assert status["resourceVersion"] > first
             assert [each["why"] for each in status["epochs"]] == [f"restored from a backup of {summary['takenAt']}"]
             assert status["lastBackup"]["checksum"] == summary["checksum"]
-            assert [each["alive"] for each in status["servers"]] == [True]
+            # That of before, which is in the backup, counts for three minutes more.
+            assert any(each["alive"] and each["lag"] == 0 for each in status["servers"])
             assert sum(status["sealKeys"].values()) > 0
 
 
@@ -226,4 +229,4 @@ def test_secrets_whose_key_is_lost_are_left_out_only_when_asked(
     # Keys are called by the day on which they were made.
     assert answer.stderr.splitlines()[-1] in {"reason: SealBroken", "reason: UnknownSealKey"}
     assert "core/secrets/" in answer.stderr
-    assert not list(root.glob("store.db*"))
+    assert {each.name for each in root.glob("store.db*")} <= {"store.db.reserve"}

@@ -68,8 +68,12 @@ def of_lease(document: Mapping[str, Any]) -> stored_forms.Announcement | None:
 
 async def read_marker(store: protocol.Store) -> int:
     """The newest form of values that may be found in a store."""
-    text = await store.note(MARKER)
-    return int(text) if text and text.isascii() and text.isdecimal() else envelope.FORMAT
+    return parse_marker(await store.note(MARKER))
+
+
+def parse_marker(text: str | None) -> int:
+    """The form that the marker says; a store that has none is of before there was one."""
+    return int(text) if text and text.isascii() and text.isdecimal() else 1
 
 
 class Announcer:

@@ -29,7 +29,9 @@ def opened(path: pathlib.Path) -> Iterator[Callable[[], backup_file.Reader]]:
     with os.fdopen(descriptor, "rb") as file:
         if not file.seekable():
             raise errors.Refused(
-                f"{path}: a backup is read twice, and this cannot be", reason="NotAFile", hint="write it to a file first"
+                f"{path}: a backup is read twice, and this cannot be",
+                reason="NotAFile",
+                hint="write it to a file first",
             )
 
         def begin() -> backup_file.Reader:

@@ -27,7 +27,7 @@ from handfast.runtime import clock as clocks
 from handfast.runtime import files
 
 if TYPE_CHECKING:
-    from handfast.store import backup_file
+    from handfast.store import backup_file, transfer
 
 STDOUT: Final = "-"
 
@@ -64,6 +64,7 @@ def command(
 
 async def _back_up(place: layout.Layout, store: str, file: str, *, overwrite: bool, with_keys: bool) -> dict[str, Any]:
     from handfast.api import objects
+    from handfast.apiserver import announcement
     from handfast.assembly import stores
     from handfast.datadir import kept_keys
     from handfast.store import backup_file, transfer
@@ -74,7 +75,8 @@ async def _back_up(place: layout.Layout, store: str, file: str, *, overwrite: bo
         try:
             taken_at = objects.timestamp(clocks.SystemClock().now())
             progress = store_options.Progress("backing up", source.objects)
-            writer = backup_file.Writer(sink, _header(source, taken_at), keys)
+            header = _header(source, taken_at, announcement.parse_marker(await source.note(announcement.MARKER)))
+            writer = backup_file.Writer(sink, header, keys)
             trailer, checksum = await transfer.write_backup(source, writer, progress)
             progress.end()
         finally:
@@ -91,14 +93,16 @@ async def _back_up(place: layout.Layout, store: str, file: str, *, overwrite: bo
     }
 
 
-def _header(source: Any, taken_at: str) -> backup_file.Header:
+def _header(source: transfer.Source, taken_at: str, stored_form: int) -> backup_file.Header:
     import importlib.metadata
 
     from handfast.store import backup_file
 
     return backup_file.Header(
+        identity=source.identity,
         revision=source.revision,
         epoch_offset=source.epoch_offset,
+        stored_form=stored_form,
         objects=source.objects,
         engine=source.engine,
         taken_at=taken_at,

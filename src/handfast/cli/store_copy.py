@@ -24,14 +24,13 @@ from handfast.runtime import clock as clocks
 @click.command(name="copy", short_help="Make a new store with what another one holds.")
 @click.argument("origin", metavar="FROM")
 @click.argument("destination", metavar="TO")
-@store_options.options
 @click.option(
     "--prepare",
     is_flag=True,
     help="Copy what there is now and leave TO unfinished: once nobody serves from FROM, a second copy takes what is missing.",
 )
 @output.format_option
-def command(origin: str, destination: str, prepare: bool, form: str, **flags: Any) -> None:
+def command(origin: str, destination: str, prepare: bool, form: str) -> None:
     """Make a new store, TO, with what another one, FROM, holds. Each is a path, as store.db, or a URL, as for --store.
 
     The control plane must be stopped. A copy that was interrupted goes on when it is begun again. Then start the control plane
@@ -61,6 +60,7 @@ def _place(text: str, name: str) -> str:
 
 
 async def _copy(origin: str, destination: str, *, prepare: bool) -> dict[str, Any]:
+    from handfast.apiserver import announcement
     from handfast.assembly import stores
     from handfast.store import epochs, transfer
 
@@ -90,6 +90,7 @@ async def _copy(origin: str, destination: str, *, prepare: bool) -> dict[str, An
                 "finished": not prepare,
             }
             if not prepare:
+                await target.store.set_note(announcement.MARKER, await source.note(announcement.MARKER))
                 # 3. a new epoch
                 now = clocks.SystemClock().now()
                 first = epochs.first_version(source.epoch_offset, source.revision, now)

@@ -68,13 +68,17 @@ def command(file: str, directory: str, config_file: str | None, drop: bool, form
 
 
 async def _restore(place: layout.Layout, store: str, file: pathlib.Path, *, drop: bool) -> dict[str, Any]:
+    from handfast.apiserver import announcement
+    from handfast.apiserver.state import envelope
     from handfast.assembly import stores
     from handfast.datadir import kept_keys, preparation
+    from handfast.rules import stored_forms
     from handfast.store import epochs, transfer
 
     now = clocks.SystemClock().now()
     with backup_files.opened(file) as reader:
         source = transfer.BackupSource(reader, str(file))
+        stored_forms.require_known(source.header.stored_form, envelope.KNOWN)
         # 2. no store yet
         target = await stores.new(store, source.identity)
         done = False
@@ -86,9 +90,12 @@ async def _restore(place: layout.Layout, store: str, file: pathlib.Path, *, drop
             if drop:
                 preparation.ensure_seal_key(place, now)
             progress = store_options.Progress("restoring", source.objects)
-            counts = await transfer.synchronise(_kept(source, looked.unreadable if drop else ()), target.store, progress)
+            counts = await transfer.synchronise(
+                _kept(source, looked.unreadable if drop else ()), target.store, progress
+            )
             progress.end()
             first = epochs.first_version(source.epoch_offset, source.revision, now)
+            await target.store.set_note(announcement.MARKER, str(source.header.stored_form))
             # 5. a new epoch
             await target.finish(first, f"restored from a backup of {source.header.taken_at}", now)
             done = True
@@ -105,9 +112,7 @@ async def _restore(place: layout.Layout, store: str, file: pathlib.Path, *, drop
     }
 
 
-async def _verified(
-    source: transfer.BackupSource, place: layout.Layout, *, drop: bool
-) -> verification.Verification:
+async def _verified(source: transfer.BackupSource, place: layout.Layout, *, drop: bool) -> verification.Verification:
     from handfast.apiserver.state import verification
     from handfast.assembly import apiserver
     from handfast.pki import seal

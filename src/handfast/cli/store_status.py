@@ -49,7 +49,7 @@ async def _status(place: layout.Layout, store: str, now: datetime.datetime) -> d
     try:
         stats = await source.stats()
         marker = await source.note(announcement.MARKER)
-        raised = epochs.read(await source.note(epochs.NOTE))
+        raised = epochs.all_of(await source.note(epochs.NOTE), await source.note(epochs.SERVER_NOTE))
         servers = [each async for each in _servers(source, now)]
         seal_keys = await _seal_keys(source)
     finally:
@@ -64,7 +64,7 @@ async def _status(place: layout.Layout, store: str, now: datetime.datetime) -> d
         "revision": source.revision,
         "resourceVersion": source.revision + source.epoch_offset,
         "floor": stats.floor,
-        "storedForm": int(marker or 1),
+        "storedForm": announcement.parse_marker(marker),
         "epochs": [{"offset": each.offset, "at": each.at, "why": each.why} for each in raised],
         "sealKeys": seal_keys,
         "servers": servers,
@@ -136,16 +136,22 @@ def _text(status: dict[str, Any]) -> str:
         ("revision", f"{status['revision']}; the oldest that can be read is {status['floor']}"),
         ("resource version", str(status["resourceVersion"])),
         ("stored form", str(status["storedForm"])),
-        ("seal keys", ", ".join(f"{key} ({count})" for key, count in status["sealKeys"].items()) or "nothing is sealed"),
+        (
+            "seal keys",
+            ", ".join(f"{key} ({count})" for key, count in status["sealKeys"].items()) or "nothing is sealed",
+        ),
         ("uncertain writes", str(status["uncertainWrites"])),
         ("last compaction", status["lastCompaction"] or "unknown"),
         ("last backup", f"{backup['takenAt']}, revision {backup['revision']}" if backup else "none from here"),
     ]
-    rows += [("epoch", f"raised to {each['offset']} at {each['at']}: {each['why']}") for each in status["epochs"]]
+    rows += [("epoch", f"{each['offset']}, {each['at'] or 'by a server'}: {each['why']}") for each in status["epochs"]]
     width = max(len(name) for name, _ in rows)
     parts = ["\n".join(f"{name.ljust(width)}   {output.printable(value)}" for name, value in rows)]
     if status["members"]:
-        members = [(each["name"], each["address"], "yes" if each["leads"] else "no", each["version"]) for each in status["members"]]
+        members = [
+            (each["name"], each["address"], "yes" if each["leads"] else "no", each["version"])
+            for each in status["members"]
+        ]
         parts.append(tables.table(("MEMBER", "ADDRESS", "LEADS", "VERSION"), members))
     if status["servers"]:
         servers = [

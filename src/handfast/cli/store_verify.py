@@ -28,9 +28,7 @@ _SHOWN: Final = 20
 @store_options.options
 @click.option("--ledger", is_flag=True, help="Verify the chain of the issuance ledger, too.")
 @output.format_option
-def command(
-    file: str | None, directory: str, config_file: str | None, ledger: bool, form: str, **flags: Any
-) -> None:
+def command(file: str | None, directory: str, config_file: str | None, ledger: bool, form: str, **flags: Any) -> None:
     """Verify that a backup is whole, or the store if no FILE is named, and that every value in it could be served.
 
     Values are opened with the seal keys of the data directory. Where it has none, sealed values are only counted.
@@ -72,7 +70,11 @@ async def _verify(
     with backup_files.opened(pathlib.Path(file)) as begin:
         backup = transfer.BackupSource(begin, file)
         looked = await _looked_at(backup, place, ledger=ledger)
-        more = {"checksum": f"sha256:{backup.checksum}", "takenAt": backup.header.taken_at, "keys": sorted(backup.files)}
+        more = {
+            "checksum": f"sha256:{backup.checksum}",
+            "takenAt": backup.header.taken_at,
+            "keys": sorted(backup.files),
+        }
         return _summary(backup, looked) | more, looked
 
 

@@ -40,7 +40,9 @@ def put_back(place: layout.Layout, contents: Mapping[str, bytes]) -> list[str]:
     for name, data in contents.items():
         # 1. plain names only
         if _NAME.fullmatch(name) is None:
-            raise errors.Refused(f"the backup holds a file {name!r}, which no data directory has", reason="BackupDamaged")
+            raise errors.Refused(
+                f"the backup holds a file {name!r}, which no data directory has", reason="BackupDamaged"
+            )
         # 2. what is there stays
         path = place.root / name
         if not path.exists():

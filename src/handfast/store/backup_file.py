@@ -164,7 +164,10 @@ class Reader:
         # 1. a backup, of a format that is known
         if self._source.read(len(MAGIC)) != MAGIC:
             raise self._damaged(
-                0, "not a backup of Handfast", reason="NotABackup", hint="name a file that `handfast store backup` wrote"
+                0,
+                "not a backup of Handfast",
+                reason="NotABackup",
+                hint="name a file that `handfast store backup` wrote",
             )
         self._offset = len(MAGIC)
         start, tag, payload = self._frame()

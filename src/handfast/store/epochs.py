@@ -24,6 +24,8 @@ import msgspec
 from handfast.store import protocol
 
 NOTE: Final = "epochs"
+# What `apiserver.state.lineage` writes when a server raises the epoch: the offset, a colon, and why.
+SERVER_NOTE: Final = "epoch"
 REMEMBERED: Final = 10
 STEP: Final = protocol.EPOCH
 PER_SECOND: Final = 10**6
@@ -53,7 +55,19 @@ def read(text: str | None) -> Sequence[Raised]:
         return ()
 
 
+def all_of(text: str | None, by_server: str | None) -> Sequence[Raised]:
+    """The epochs that the two notes tell of, by their offsets."""
+    raised = {each.offset: each for each in read(text)}
+    offset, colon, why = (by_server or "").partition(": ")
+    if colon and offset.isdecimal():
+        raised.setdefault(int(offset), Raised(int(offset), "", why))
+    return [raised[offset] for offset in sorted(raised)]
+
+
 async def remember(store: protocol.Store, why: str, now: datetime.datetime) -> None:
     """Note that the epoch was raised, to what it is now."""
-    raised = [*read(await store.note(NOTE)), Raised(store.epoch_offset, now.isoformat(timespec="seconds")[:19] + "Z", why)]
+    raised = [
+        *read(await store.note(NOTE)),
+        Raised(store.epoch_offset, now.isoformat(timespec="seconds")[:19] + "Z", why),
+    ]
     await store.set_note(NOTE, msgspec.json.encode(raised[-REMEMBERED:]).decode())

@@ -71,7 +71,6 @@ class Source(Protocol):
         """All entries whose key starts with `prefix`, in key order, from the first, each time it is called."""
         ...
 
-
     async def close(self) -> None: ...
 
 
@@ -225,7 +224,9 @@ class Counts:
         return self.written + self.kept
 
 
-async def synchronise(pages: AsyncIterator[Sequence[protocol.Entry]], target: protocol.Store, progress: Progress) -> Counts:
+async def synchronise(
+    pages: AsyncIterator[Sequence[protocol.Entry]], target: protocol.Store, progress: Progress
+) -> Counts:
     """Make `target` hold exactly what `pages` give, in key order; nobody else may write to it meanwhile."""
     counts = Counts()
     present = _Present(target)

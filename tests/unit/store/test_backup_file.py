@@ -12,7 +12,9 @@ import pytest
 
 from handfast.store import backup_file, protocol
 
-HEADER = backup_file.Header(identity="a-store", revision=900, epoch_offset=7, objects=3, taken_at="2026-11-18T01:00:00Z")
+HEADER = backup_file.Header(
+    identity="a-store", revision=900, epoch_offset=7, objects=3, taken_at="2026-11-18T01:00:00Z"
+)
 ENTRIES = [
     protocol.Entry("core/configmaps/default/a", b"\x01v1\0\0{}", 3, 1),
     protocol.Entry("core/configmaps/default/é", b"", 900, 900),
@@ -21,7 +23,9 @@ ENTRIES = [
 
 
 def written(
-    entries: Sequence[protocol.Entry] = ENTRIES, header: backup_file.Header = HEADER, files: dict[str, bytes] | None = None
+    entries: Sequence[protocol.Entry] = ENTRIES,
+    header: backup_file.Header = HEADER,
+    files: dict[str, bytes] | None = None,
 ) -> tuple[bytes, str]:
     sink = io.BytesIO()
     writer = backup_file.Writer(sink, header, files)

@@ -41,3 +41,13 @@ async def test_why_an_epoch_was_raised_is_remembered(store: engine.SqliteStore) 
 
 def test_a_note_that_is_none_tells_of_nothing() -> None:
     assert epochs.read(None) == epochs.read("x") == epochs.read("{}") == ()
+
+
+def test_what_a_server_raised_is_told_too() -> None:
+    text = '[{"offset":9,"at":"2026-11-18T00:00:00Z","why":"restored"}]'
+    assert [each.why for each in epochs.all_of(text, "12: the history went back")] == [
+        "restored",
+        "the history went back",
+    ]
+    assert [each.why for each in epochs.all_of(text, "9: the same")] == ["restored"]
+    assert epochs.all_of(None, "x") == []

@@ -59,9 +59,7 @@ _decode = msgspec.json.Decoder(_Document).decode
 class Verification:
     """Takes entries, a page at a time, and counts; `findings` has what is wrong."""
 
-    def __init__(
-        self, sealer: envelope.Sealer | None, sealed: Collection[str], *, with_ledger: bool = False
-    ) -> None:
+    def __init__(self, sealer: envelope.Sealer | None, sealed: Collection[str], *, with_ledger: bool = False) -> None:
         self._envelopes = envelope.Envelopes(sealer, sealed)
         self._ledger: list[segments.Segment] | None = [] if with_ledger else None
         self.objects = 0

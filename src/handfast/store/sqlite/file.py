@@ -26,6 +26,7 @@ import pathlib
 import stat
 import struct
 import tempfile
+import time
 from collections.abc import Iterator
 from typing import Final
 
@@ -39,6 +40,9 @@ _MAGIC: Final = b"SQLite format 3\0"
 _HEADER_BYTES: Final = 100
 _APPLICATION_ID_AT: Final = 68
 BUSY_MILLISECONDS: Final = 2000
+# For a moment another process may hold the lock that only looks (`is_owned`): how often it is tried, and seconds between.
+_TRIES: Final = 10
+_PAUSE: Final = 0.02
 _RESTORE: Final = "restore a backup; the file was not repaired"
 
 _owned_here: set[tuple[int, int]] = set()
@@ -146,7 +150,7 @@ def _create_if_absent(path: pathlib.Path) -> None:
 
 
 @contextlib.contextmanager
-def _ownership(path: pathlib.Path) -> Iterator[None]:
+def _ownership(path: pathlib.Path, tries: int = _TRIES) -> Iterator[None]:
     """Hold the lock (2), having seen that the file is ours to lock (3)."""
     info = path.stat()
     if not stat.S_ISREG(info.st_mode):
@@ -157,10 +161,7 @@ def _ownership(path: pathlib.Path) -> Iterator[None]:
         raise _in_use(path)
     handle = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise _in_use(path) from None
+        _lock(handle, path, tries)
         _check_header(path, os.pread(handle, _HEADER_BYTES, 0))
         _owned_here.add(identity)
         try:
@@ -171,10 +172,22 @@ def _ownership(path: pathlib.Path) -> Iterator[None]:
         os.close(handle)
 
 
+def _lock(handle: int, path: pathlib.Path, tries: int) -> None:
+    for left in reversed(range(tries)):
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if not left:
+                raise _in_use(path) from None
+            time.sleep(_PAUSE)
+        else:
+            return
+
+
 def is_owned(path: str) -> bool:
     """Whether a process has the store at `path` open. It must not be open in this one in any other way."""
     try:
-        with _ownership(pathlib.Path(path).resolve()):
+        with _ownership(pathlib.Path(path).resolve(), 1):
             return False
     except protocol.StoreUnavailable:
         return True
@@ -250,7 +263,9 @@ def check_foreign(path: pathlib.Path, connection: apsw.Connection) -> None:
     try:
         application = connection.pragma("application_id")
         if application != schema.APPLICATION_ID:
-            raise _corrupt(path, f"a SQLite database of another program (application id {application:#x})", "check the path")
+            raise _corrupt(
+                path, f"a SQLite database of another program (application id {application:#x})", "check the path"
+            )
         _check_version(path, connection)
     except (apsw.NotADBError, apsw.CorruptError, apsw.SQLError, KeyError) as error:
         raise _corrupt(path, f"not a store, or damaged: {error}", _RESTORE) from error

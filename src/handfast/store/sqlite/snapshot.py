@@ -7,7 +7,7 @@ two states. What it costs: while it is open the write-ahead log cannot begin ane
 
 1. The file is there. It is never created.
 2. It is a store, of a schema that this version knows.
-3. Everything is read in one transaction, on a connection that cannot write.
+3. Everything is read in one transaction, on a connection that cannot write, and nothing is left beside the file.
 
 It takes no lock of the owner's: a server may start or stop meanwhile (`sqlite.file`). It does not look into values.
 """
@@ -48,13 +48,14 @@ class Snapshot:
                 f"{self._path}: there is no store", reason="NoStore", hint="name its data directory with --dir"
             )
         with contextlib.ExitStack() as cleanup, sqlite_file.as_unavailable(self.place):
-            self._connection = apsw.Connection(
-                self._path.as_uri(), flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
-            )
+            # 3. Whoever may write removes what is beside the file when it is the last to close it; beside a server it is not.
+            access = apsw.SQLITE_OPEN_READONLY if sqlite_file.is_owned(self.place) else apsw.SQLITE_OPEN_READWRITE
+            self._connection = apsw.Connection(self._path.as_uri(), flags=access | apsw.SQLITE_OPEN_URI)
             cleanup.callback(self._connection.close)
+            self._connection.pragma("query_only", "ON")
             self._connection.set_busy_timeout(sqlite_file.BUSY_MILLISECONDS)
             self._connection.pragma("temp_store", "MEMORY")
-            # 3. one transaction: it begins with the first read
+            # 3. one transaction, which begins with the first read
             self._connection.execute("BEGIN")
             sqlite_file.check_foreign(self._path, self._connection)
             self.state = schema.read_state(self._connection)

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A new store's file that is being filled: it has its name only when it is complete.
 
-1. A file that has the name already is left alone, and refused with what is in it.
+1. A file that has the name already is left alone, and refused with what is in it. So is the write-ahead log of one that was
+   moved away without it: SQLite would take it for the new file's.
 2. Everything is written to a file beside it, with `.unfinished` after the name. No server opens that.
 3. When everything is there the epoch is raised, the file is closed, and gets its name: in one step, and never in place of
    a file that appeared meanwhile.
@@ -63,10 +64,7 @@ class Target:
 
 async def open_target(path: str, identity: str) -> Target:
     """Begin to fill a store's file, or go on; it becomes a copy of the store with this identity."""
-    resolved = pathlib.Path(path).resolve()
-    # 1. what is there is left alone
-    if resolved.exists():
-        raise _taken(resolved)
+    resolved = await asyncio.to_thread(_free, path)
     store = await engine.open_store(str(_unfinished(resolved)))
     try:
         await transfer.adopt(store, identity, str(resolved))
@@ -74,6 +72,21 @@ async def open_target(path: str, identity: str) -> Target:
         await store.close()
         raise
     return Target(resolved, store)
+
+
+def _free(path: str) -> pathlib.Path:
+    resolved = pathlib.Path(path).resolve()
+    # 1. what is there is left alone
+    if resolved.exists():
+        raise _taken(resolved)
+    log = resolved.with_name(f"{resolved.name}-wal")
+    if log.exists() and log.stat().st_size:
+        raise errors.Refused(
+            f"{log}: the last writes of a store that was there are still in it",
+            reason="StoreNotEmpty",
+            hint=f"move it to where the store was moved, beside it: it belongs to {resolved.name}",
+        )
+    return resolved
 
 
 def _unfinished(path: pathlib.Path) -> pathlib.Path:
@@ -94,7 +107,6 @@ def _taken(path: pathlib.Path) -> errors.Refused:
 def _described(path: pathlib.Path) -> str:
     there = snapshot.Snapshot(str(path))
     try:
-        return f"a store already, with {there.objects} objects at revision {there.revision}"
+        return f"a store already, with {there.objects} object{'s' * (there.objects != 1)} at revision {there.revision}"
     finally:
         there.end()
-

@@ -32,7 +32,7 @@ async def test_a_finished_store_has_its_epoch_identity_and_reason(path: pathlib.
 async def test_what_is_there_is_refused_by_name_and_left_alone(path: pathlib.Path) -> None:
     store = await engine.open_store(str(path))
     await store.create("k", b"v")
-    with pytest.raises(errors.Refused, match=r"a store already, with 1 objects at revision 1") as refusal:
+    with pytest.raises(errors.Refused, match=r"a store already, with 1 object at revision 1") as refusal:
         await target.open_target(str(path), "x")
     assert refusal.value.reason == "StoreNotEmpty"
     await store.close()
@@ -72,3 +72,37 @@ def test_a_file_that_is_no_store_is_said_to_be_none(path: pathlib.Path) -> None:
     path.write_bytes(b"something else, long enough to have a header" * 10)
     with pytest.raises(errors.Refused, match="not a store, or damaged"):
         snapshot.Snapshot(str(path))
+
+
+async def test_the_log_of_a_store_that_was_moved_away_is_not_taken_for_the_new_ones(path: pathlib.Path) -> None:
+    log = path.with_name("store.db-wal")
+    log.write_bytes(b"x")
+    with pytest.raises(errors.Refused, match="the last writes of a store that was there"):
+        await target.open_target(str(path), "x")
+    log.write_bytes(b"")
+    await (await target.open_target(str(path), "x")).close(keep=False)
+
+
+async def test_reading_a_store_that_nobody_serves_leaves_nothing_beside_it(path: pathlib.Path) -> None:
+    await (await engine.open_store(str(path))).close()
+    before = path.read_bytes()
+    snapshot.Snapshot(str(path)).end()
+    assert [each.name for each in path.parent.iterdir()] == ["store.db"]
+    assert path.read_bytes() == before
+
+
+async def test_a_server_starts_and_stops_while_its_store_is_read(path: pathlib.Path) -> None:
+    store = await engine.open_store(str(path))
+    await store.create("a", b"1")
+    there = snapshot.Snapshot(str(path))
+    await store.create("b", b"1")
+    # The log cannot be folded into the file while somebody reads: the next start finds it.
+    await store.close()
+    assert path.with_name("store.db-wal").stat().st_size
+    store = await engine.open_store(str(path))
+    await store.create("c", b"1")
+    assert [entry.key async for page in there.pages() for entry in page] == ["a"]
+    there.end()
+    assert [entry.key for entry in (await store.list_at("")).entries] == ["a", "b", "c"]
+    await store.close()
+    assert [each.name for each in path.parent.iterdir()] == ["store.db"]
