@@ -6,7 +6,8 @@ when the server stops. Its annotations say which forms of values the server can 
 and how many writes it does not know the outcome of. By these Leases each server decides which form it writes
 (`rules.stored_forms`):
 
-1. Before it reads the store, a server that does not know the form of its marker ends.
+1. Before it reads the store, a server that does not know the form of its marker ends. So does one whose store is unfinished:
+   a restore or a copy is filling it.
 2. The server is announced before it serves.
 3. The marker is raised before the first value of a form is written.
 
@@ -32,12 +33,14 @@ from handfast.apiserver.state import envelope, items, storage
 from handfast.apiserver.strategy import strategies
 from handfast.rules import access, stored_forms
 from handfast.runtime import clock as clocks
-from handfast.store import protocol
+from handfast.store import protocol, transfer
 
 INTERVAL: Final = 60.0
 SECONDS: Final = 180
 NAMESPACE: Final = "kube-system"
 PREFIX: Final = "apiserver-"
+# What the keys of these Leases begin with in the store.
+KEYS: Final = f"coordination.k8s.io/leases/{NAMESPACE}/{PREFIX}"
 LABEL: Final = "apiserver.kubernetes.io/identity"
 FORMS: Final = "handfast.dev/stored-forms"
 APPLIED: Final = "handfast.dev/applied-version"
@@ -102,6 +105,12 @@ class Announcer:
 
     async def require_known(self) -> None:
         """Before the store is read (1)."""
+        if await self._store.note(transfer.UNFINISHED) is not None:
+            raise errors.Refused(
+                "the store is unfinished: a restore or a copy fills it, or was cut short",
+                reason="StoreUnfinished",
+                hint="begin the restore or the copy again, and start when it is done",
+            )
         stored_forms.require_known(await read_marker(self._store), self._forms)
 
     async def announce(self) -> None:

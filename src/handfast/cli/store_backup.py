@@ -53,25 +53,25 @@ def command(
     """
     import asyncio
 
-    place, store = store_options.chosen(directory, config_file, flags)
+    chosen = store_options.chosen(directory, config_file, flags)
     if file == STDOUT and output.to_terminal():
         # 3. not to a terminal
         raise output.Usage("a backup is not written to a terminal", hint="name a file, or pipe it into a program")
-    summary = asyncio.run(_back_up(place, store, file, overwrite=overwrite, with_keys=with_keys))
-    _tell(summary, file, place, form)
-    _note_down(place, summary)
+    summary = asyncio.run(_back_up(chosen, file, overwrite=overwrite, with_keys=with_keys))
+    _tell(summary, file, chosen.place, form)
+    _note_down(chosen.place, summary)
 
 
-async def _back_up(place: layout.Layout, store: str, file: str, *, overwrite: bool, with_keys: bool) -> dict[str, Any]:
+async def _back_up(chosen: store_options.Chosen, file: str, *, overwrite: bool, with_keys: bool) -> dict[str, Any]:
     from handfast.api import objects
     from handfast.apiserver import announcement
-    from handfast.assembly import stores
+    from handfast.assembly import store_transfers
     from handfast.datadir import kept_keys
     from handfast.store import backup_file, transfer
 
-    keys = kept_keys.taken(place) if with_keys else {}
+    keys = kept_keys.taken(chosen.place) if with_keys else {}
     with _sink(file, overwrite=overwrite) as sink:
-        source = await stores.source(store)
+        source = await store_transfers.source(chosen.store, chosen.access)
         try:
             taken_at = objects.timestamp(clocks.SystemClock().now())
             progress = store_options.Progress("backing up", source.objects)

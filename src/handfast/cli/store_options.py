@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from handfast import errors
+from handfast.assembly import config, stores
 from handfast.cli import output, settings
 from handfast.datadir import layout
 from handfast.runtime import clock as clocks
@@ -15,6 +16,7 @@ from handfast.runtime import files
 
 if TYPE_CHECKING:
     from handfast.pki import seal
+    from handfast.wire import etcd_access
 
 DIRECTORY: Final = "./handfast-data"
 _KEY_BYTES: Final = 1 << 20
@@ -25,9 +27,9 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def options(function: _F) -> _F:
-    """Adds --dir, --config and --store; `chosen` takes them."""
+    """Adds --dir, --config, --store, and how an etcd is reached; `chosen` takes them."""
     for decorate in (
-        settings.setting_options("store"),
+        settings.setting_options("store", *config.ETCD),
         settings.config_option,
         settings.directory_option(DIRECTORY),
     ):
@@ -35,11 +37,20 @@ def options(function: _F) -> _F:
     return function
 
 
-def chosen(directory: str, config_file: str | None, flags: Mapping[str, Any]) -> tuple[layout.Layout, str]:
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """A data directory, the store that belongs to it, and how an etcd is reached."""
+
+    place: layout.Layout
+    store: str
+    access: etcd_access.Access
+
+
+def chosen(directory: str, config_file: str | None, flags: Mapping[str, Any]) -> Chosen:
     """The data directory, and the store that its configuration, a variable or --store names."""
     place = layout.Layout.at(directory)
     configuration = settings.load(place, flags, config_file).configuration
-    return place, str(place.store(configuration.store))
+    return Chosen(place, stores.named(place, configuration.store), stores.access(configuration))
 
 
 def sealer(place: layout.Layout) -> seal.Sealer | None:
@@ -94,8 +105,3 @@ class Progress:
         if self._lines:
             output.live([], instead_of=self._lines)
             self._lines = 0
-
-
-def require_directory(place: layout.Layout) -> None:
-    if not place.root.is_dir():
-        raise errors.Refused(f"there is no directory {place.root}", reason="NoDataDirectory", hint=layout.ELSEWHERE)

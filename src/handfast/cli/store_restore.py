@@ -49,13 +49,14 @@ def command(file: str, directory: str, config_file: str | None, drop: bool, form
     The data directory's keys are used if they are there, and are taken from the backup if they are in it. Clients that follow
     objects are told to begin anew.
     """
-    place, store = store_options.chosen(directory, config_file, flags)
+    chosen = store_options.chosen(directory, config_file, flags)
+    place = chosen.place
     with files.otherwise(layout.ELSEWHERE):
         files.create_directory(place.root)
         # 1. nobody serves from it
         lock = files.lock_directory(place.root)
     try:
-        summary = asyncio.run(_restore(place, store, pathlib.Path(file), drop=drop))
+        summary = asyncio.run(_restore(chosen, pathlib.Path(file), drop=drop))
     finally:
         lock.release()
     if form != "text":
@@ -67,20 +68,20 @@ def command(file: str, directory: str, config_file: str | None, drop: bool, form
     )
 
 
-async def _restore(place: layout.Layout, store: str, file: pathlib.Path, *, drop: bool) -> dict[str, Any]:
+async def _restore(chosen: store_options.Chosen, file: pathlib.Path, *, drop: bool) -> dict[str, Any]:
     from handfast.apiserver import announcement
     from handfast.apiserver.state import envelope
-    from handfast.assembly import stores
+    from handfast.assembly import store_transfers
     from handfast.datadir import kept_keys, preparation
     from handfast.rules import stored_forms
     from handfast.store import epochs, transfer
 
-    now = clocks.SystemClock().now()
+    place, now = chosen.place, clocks.SystemClock().now()
     with backup_files.opened(file) as reader:
         source = transfer.BackupSource(reader, str(file))
         stored_forms.require_known(source.header.stored_form, envelope.KNOWN)
         # 2. no store yet
-        target = await stores.new(store, source.identity)
+        target = await store_transfers.new(chosen.store, chosen.access, source.identity)
         done = False
         try:
             # 3. all of it is good

@@ -31,21 +31,20 @@ def command(directory: str, config_file: str | None, form: str, **flags: Any) ->
     """Show how the store is: its size, how far it has come, the servers that use it, its seal keys and its last backup."""
     import asyncio
 
-    place, store = store_options.chosen(directory, config_file, flags)
-    now = clocks.SystemClock().now()
-    status = asyncio.run(_status(place, store, now))
+    chosen = store_options.chosen(directory, config_file, flags)
+    status = asyncio.run(_status(chosen, clocks.SystemClock().now()))
     if form != "text":
         output.result(output.document(status, form))
         return
     output.result(_text(status))
 
 
-async def _status(place: layout.Layout, store: str, now: datetime.datetime) -> dict[str, Any]:
+async def _status(chosen: store_options.Chosen, now: datetime.datetime) -> dict[str, Any]:
     from handfast.apiserver import announcement
-    from handfast.assembly import stores
+    from handfast.assembly import store_transfers
     from handfast.store import epochs
 
-    source = await stores.source(store)
+    source = await store_transfers.source(chosen.store, chosen.access)
     try:
         stats = await source.stats()
         marker = await source.note(announcement.MARKER)
@@ -74,7 +73,7 @@ async def _status(place: layout.Layout, store: str, now: datetime.datetime) -> d
         ],
         "uncertainWrites": sum(each["uncertainWrites"] for each in servers),
         "lastCompaction": max(compactions, default=None),
-        "lastBackup": _last_backup(place),
+        "lastBackup": _last_backup(chosen.place),
     }
 
 
@@ -83,10 +82,9 @@ async def _servers(source: transfer.Source, now: datetime.datetime) -> Any:
     from handfast.apiserver import announcement
     from handfast.apiserver.state import envelope
 
-    prefix = f"coordination.k8s.io/leases/{announcement.NAMESPACE}/{announcement.PREFIX}"
-    async for entries in source.pages(prefix):
+    async for entries in source.pages(announcement.KEYS):
         for entry in entries:
-            document = json.loads(entry.value[envelope.read_header(entry.key, entry.value).end :])
+            document = envelope.read_document(entry.key, entry.value)
             said = announcement.of_lease(document)
             if said is None:
                 continue

@@ -35,8 +35,8 @@ def command(file: str | None, directory: str, config_file: str | None, ledger: b
     """
     import asyncio
 
-    place, store = store_options.chosen(directory, config_file, flags)
-    summary, looked = asyncio.run(_verify(place, store, file, ledger=ledger))
+    chosen = store_options.chosen(directory, config_file, flags)
+    summary, looked = asyncio.run(_verify(chosen, file, ledger=ledger))
     if form != "text":
         output.result(output.document(summary, form))
     else:
@@ -44,7 +44,7 @@ def command(file: str | None, directory: str, config_file: str | None, ledger: b
     if looked.unopened:
         output.note(
             f"{store_options.objects(looked.unopened)} sealed with {', '.join(sorted(looked.seal_keys))} were not opened: "
-            f"there is no {place.encryption_key}"
+            f"there is no {chosen.place.encryption_key}"
         )
     if looked.wrong:
         raise errors.Refused(
@@ -55,21 +55,21 @@ def command(file: str | None, directory: str, config_file: str | None, ledger: b
 
 
 async def _verify(
-    place: layout.Layout, store: str, file: str | None, *, ledger: bool
+    chosen: store_options.Chosen, file: str | None, *, ledger: bool
 ) -> tuple[dict[str, Any], verification.Verification]:
-    from handfast.assembly import stores
+    from handfast.assembly import store_transfers
     from handfast.store import transfer
 
     if file is None:
-        source = await stores.source(store)
+        source = await store_transfers.source(chosen.store, chosen.access)
         try:
-            looked = await _looked_at(source, place, ledger=ledger)
+            looked = await _looked_at(source, chosen.place, ledger=ledger)
         finally:
             await source.close()
         return _summary(source, looked), looked
     with backup_files.opened(pathlib.Path(file)) as begin:
         backup = transfer.BackupSource(begin, file)
-        looked = await _looked_at(backup, place, ledger=ledger)
+        looked = await _looked_at(backup, chosen.place, ledger=ledger)
         more = {
             "checksum": f"sha256:{backup.checksum}",
             "takenAt": backup.header.taken_at,

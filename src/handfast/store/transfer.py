@@ -23,6 +23,8 @@ from handfast.store import backup_file, protocol
 PAGE: Final = 500
 # Writes under way at once: an engine commits together what waits.
 IN_FLIGHT: Final = 256
+# The note of a store that is not complete, on engines that cannot rename: no server serves from it.
+UNFINISHED: Final = "unfinished"
 
 Progress = Callable[[int], None]
 

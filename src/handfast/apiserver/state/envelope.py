@@ -99,6 +99,18 @@ class Envelopes:
         return any(key.startswith(prefix) for prefix in self.sealed)
 
 
+def read_document(key: str, value: bytes) -> dict[str, Any]:
+    """The document of a value that is not sealed."""
+    header = read_header(key, value)
+    if header.key_id:
+        raise EnvelopeBroken(f"{key}: the stored value is sealed")
+    try:
+        document: dict[str, Any] = msgspec.json.decode(value[header.end :], type=dict[str, Any])
+    except msgspec.MsgspecError:
+        raise EnvelopeBroken(f"{key}: the stored value is no document") from None
+    return document
+
+
 def encode_document(document: Mapping[str, Any]) -> bytes:
     """The JSON to store: apiVersion, kind and metadata first, and no resource version."""
     metadata = {key: value for key, value in document["metadata"].items() if key != "resourceVersion"}
