@@ -18,12 +18,12 @@ from handfast.store import protocol, transfer
 from handfast.store.etcd import engine, marks
 from handfast.store.etcd import place as places
 from handfast.store.etcd import session as sessions
-from handfast.wire import etcd_client
+from handfast.wire import etcd_access, etcd_client
 from handfast.wire import etcd_messages as messages
 
 
 @contextlib.asynccontextmanager
-async def session_of(place: places.Place, access: etcd_client.Access) -> AsyncIterator[sessions.Session]:
+async def session_of(place: places.Place, access: etcd_access.Access) -> AsyncIterator[sessions.Session]:
     """Calls to an etcd for as long as the block runs."""
     client = etcd_client.Client(place.endpoints, access)
     try:
@@ -40,7 +40,7 @@ class EtcdSource(transfer.StoreSource):
     """See `transfer.Described`; made by `open_source`."""
 
     def __init__(
-        self, store: engine.EtcdStore, revision: int, place: places.Place, access: etcd_client.Access, objects: int
+        self, store: engine.EtcdStore, revision: int, place: places.Place, access: etcd_access.Access, objects: int
     ) -> None:
         super().__init__(store, revision, "etcd", str(place))
         self._at = place
@@ -67,7 +67,7 @@ class EtcdSource(transfer.StoreSource):
         return transfer.Stats(await self._store.floor(), size, members)
 
 
-async def open_source(place: places.Place, access: etcd_client.Access) -> EtcdSource:
+async def open_source(place: places.Place, access: etcd_access.Access) -> EtcdSource:
     async with session_of(place, access) as session:
         # 1. not begun here
         if await marks.read(session) is None:

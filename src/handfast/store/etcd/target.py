@@ -18,14 +18,14 @@ from handfast.store import epochs, transfer
 from handfast.store.etcd import engine, source
 from handfast.store.etcd import place as places
 from handfast.store.etcd import session as sessions
-from handfast.wire import etcd_client
+from handfast.wire import etcd_access
 from handfast.wire import etcd_messages as messages
 
 
 class Target:
     """See `transfer.Target`; made by `open_target`."""
 
-    def __init__(self, store: engine.EtcdStore, place: places.Place, access: etcd_client.Access) -> None:
+    def __init__(self, store: engine.EtcdStore, place: places.Place, access: etcd_access.Access) -> None:
         self._at = place
         self._access = access
         self.place = str(place)
@@ -45,7 +45,7 @@ class Target:
                 await session.write(messages.DeleteRangeRequest(key=self._at.root, range_end=self._at.root_end))
 
 
-async def open_target(place: places.Place, access: etcd_client.Access, identity: str) -> Target:
+async def open_target(place: places.Place, access: etcd_access.Access, identity: str) -> Target:
     """Begin to fill a store, or go on; it becomes a copy of the store with this identity."""
     store = await engine.open_store(place, access)
     try:
@@ -61,7 +61,7 @@ async def open_target(place: places.Place, access: etcd_client.Access, identity:
     return Target(store, place, access)
 
 
-async def _require_empty(store: engine.EtcdStore, place: places.Place, access: etcd_client.Access) -> None:
+async def _require_empty(store: engine.EtcdStore, place: places.Place, access: etcd_access.Access) -> None:
     async with source.session_of(place, access) as session:
         everything = sessions.range_of(place.objects, range_end=places.after_all(place.objects), count_only=True)
         count = int((await session.read(everything)).count)
