@@ -196,6 +196,7 @@ def test_a_copy_that_is_killed_is_gone_on_with(tmp_path: pathlib.Path, capsys: p
 
         assert within_etcd(place, some)
         process.kill()
+    capsys.readouterr()
     assert run("copy", origin, place, "-o", "json") == 0
     summary = json.loads(capsys.readouterr().out)
     assert summary["kept"] > 0

@@ -177,7 +177,7 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "store copy": (
         "handfast store copy handfast-data/store.db new.db",
-        "handfast store copy --prepare handfast-data/store.db new.db",
+        "handfast store copy handfast-data/store.db etcd://127.0.0.1:2379/handfast",
     ),
     "store verify": ("handfast store verify", "handfast store verify plane.backup --ledger"),
     "store status": ("handfast store status", "handfast store status -o json"),

@@ -48,6 +48,10 @@ class Chosen:
 
 def chosen(directory: str, config_file: str | None, flags: Mapping[str, Any]) -> Chosen:
     """The data directory, and the store that its configuration, a variable or --store names."""
+    from handfast.telemetry import log
+
+    # What goes wrong becomes an error. An engine's own lines would say it twice.
+    log.configure(level="error")
     place = layout.Layout.at(directory)
     configuration = settings.load(place, flags, config_file).configuration
     return Chosen(place, stores.named(place, configuration.store), stores.access(configuration))
