@@ -8,7 +8,7 @@ and how many writes it does not know the outcome of. By these Leases each server
 
 1. Before it reads the store, a server that does not know the form of its marker ends. So does one whose store is unfinished:
    a restore or a copy is filling it.
-2. The server is announced before it serves.
+2. The server is announced before it serves, unless its store takes no writes.
 3. The marker is raised before the first value of a form is written.
 
 Leases that ended a day ago are removed by whoever sees them.
@@ -129,15 +129,21 @@ class Announcer:
         for item in self._ended(now):
             await self._remove(item)
 
+    async def try_to(self) -> None:
+        """Announce, if the store takes it. A full disk is no reason not to serve: reads and deletes go on."""
+        if self._store.room().full:
+            return
+        try:
+            await self.announce()
+        except (errors.Unavailable, protocol.Mismatch) as error:
+            # The Lease of before is in force for two more tries.
+            _log.warning("this server could not announce itself", reason=error.reason, error=error.message)
+
     async def keep(self) -> None:
         """Renew for ever; the caller runs it as a task."""
         while True:
             await self._clock.sleep(INTERVAL)
-            try:
-                await self.announce()
-            except (errors.Unavailable, protocol.Mismatch) as error:
-                # The Lease is in force for two more tries.
-                _log.warning("this server could not announce itself", reason=error.reason, error=error.message)
+            await self.try_to()
 
     async def end(self) -> None:
         """The server stops: nobody need wait for its Lease to end."""

@@ -345,7 +345,7 @@ class ApiServer:
         hosts = addresses.ip_hosts((*self._advertise, self.address[0]))
         await first_objects.ensure(self.storage, self._clock, hosts, self.address[1])
         await self.guard.ensure()
-        await self.announcer.announce()
+        await self.announcer.try_to()
         self._group.start(self.announcer.keep(), name="announcement")
         self._group.start(self.guard.client_cas.run(), name="client-cas")
         self._group.start(self.guard.token_use.run(), name="token-use")

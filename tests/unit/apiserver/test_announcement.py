@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import datetime
 import pathlib
 from collections.abc import AsyncIterator
@@ -14,6 +15,7 @@ from handfast.apiserver import announcement
 from handfast.apiserver.state import envelope, replica, storage
 from handfast.rules import stored_forms
 from handfast.runtime import tasks
+from handfast.store import protocol
 from handfast.store.sqlite import engine
 from tests.world.clock import MovableClock
 
@@ -112,6 +114,27 @@ async def test_the_lease_is_renewed_for_as_long_as_the_server_runs(shared: Share
                 await shared.clock.advance(announcement.INTERVAL)
                 await asyncio.sleep(0.01)
         await group.stop(timeout=5.0)
+
+
+async def test_a_store_that_takes_no_writes_is_served_all_the_same(
+    shared: Shared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = shared.server(OLD)
+    room = shared.store.room()
+    monkeypatch.setattr(shared.store, "room", lambda: dataclasses.replace(room, full=True))
+    await server.try_to()
+    assert await shared.leases() == {}
+    monkeypatch.undo()
+
+    async def refused(*_: object) -> int:
+        raise protocol.StoreFull("full")
+
+    monkeypatch.setattr(shared.store, "create", refused)
+    await server.try_to()
+    assert await shared.leases() == {}
+    monkeypatch.undo()
+    await server.try_to()
+    assert list(await shared.leases()) == [server.name]
 
 
 @pytest.mark.parametrize(

@@ -21,8 +21,8 @@ from handfast.store.etcd import place as places
 from handfast.wire import etcd_client
 from handfast.wire import etcd_messages as messages
 
-READ_SECONDS: Final = 3.0
-WRITE_SECONDS: Final = 6.0
+READ_SECONDS: Final = 5.0
+WRITE_SECONDS: Final = 7.0
 _TOO_LARGE: Final = ("request is too large", "larger than max")
 _LOGIN: Final = frozenset({"UNAUTHENTICATED", "PERMISSION_DENIED"})
 _LOGIN_WORDS: Final = ("authentication failed", "user name", "auth")
@@ -66,7 +66,9 @@ class Session:
             except etcd_client.Failed as failed:
                 if failed.code == "OUT_OF_RANGE":
                     raise OutOfRange(compacted="compacted" in failed.text) from None
-                if _is_login(failed) or _is_too_large(failed) or not remaining:
+                if _is_too_large(failed):
+                    raise protocol.TooLarge(failed.message) from None
+                if _is_login(failed) or not remaining:
                     raise _unavailable(failed) from None
                 self.turn(index)
             else:
