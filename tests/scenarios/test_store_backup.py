@@ -21,6 +21,7 @@ from handfast.client import api, cache, connection, partial, transport, watch
 from handfast.runtime import clock as clocks
 from handfast.runtime import tasks
 from tests.scenarios import up_world
+from tests.world import etcds
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -230,3 +231,25 @@ def test_secrets_whose_key_is_lost_are_left_out_only_when_asked(
     assert answer.stderr.splitlines()[-1] in {"reason: SealBroken", "reason: UnknownSealKey"}
     assert "core/secrets/" in answer.stderr
     assert {each.name for each in root.glob("store.db*")} <= {"store.db.reserve"}
+
+
+def test_a_plane_comes_back_on_etcd_and_leaves_it_again(
+    running: tuple[up_world.Up, int], tmp_path: pathlib.Path
+) -> None:
+    up, _ = running
+    file, root, place = tmp_path / "with-keys", tmp_path / "new", etcds.shared().place()
+    assert store("backup", file, "--dir", up.directory, "--unsafe-include-keys").returncode == 0
+    restored = store("restore", file, "--dir", root, "--store", place)
+    assert restored.returncode == 0, restored.stderr
+    assert not (root / "store.db").exists()
+    with up_world.Up(root, "--store", place) as moved:
+        moved.ready()
+        assert moved.call("GET", "/api/v1/namespaces/default/secrets/s")[1]["data"] == {"k": "dg=="}
+        status = json.loads(store("status", "--dir", root, "--store", place, "-o", "json").stdout)
+        assert (status["engine"], [each["leads"] for each in status["members"]]) == ("etcd", [True])
+        assert any(each["alive"] for each in status["servers"])
+        assert "nothing is wrong" in store("verify", "--dir", root, "--store", place).stdout
+        assert "is being served" in refused("StoreInUse", "copy", place, tmp_path / "back.db")
+        put(moved, "on-etcd", "1")
+        assert store("copy", "--prepare", place, tmp_path / "back.db").returncode == 0
+        assert moved.stop()[0] == 0
