@@ -116,8 +116,11 @@ def _sink(file: str, *, overwrite: bool) -> Iterator[BinaryIO]:
         try:
             yield sys.stdout.buffer
             sys.stdout.buffer.flush()
-        except BrokenPipeError as error:
-            raise output.Unwritten("standard output was closed before the backup was complete") from error
+        except OSError as error:
+            why = (error.strerror or "it was closed").lower()
+            raise output.Unwritten(
+                f"standard output cannot be written: {why}; the backup is not complete", hint="take it again"
+            ) from error
         return
     path = pathlib.Path(file).absolute()
     # 1. one that is there stays

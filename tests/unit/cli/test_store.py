@@ -150,6 +150,22 @@ class TestBackup:
         assert backup_file.verify(reader).objects == 4
         assert f"checksum sha256:{reader.checksum}".encode() in err
 
+    def test_a_reader_that_has_gone_is_an_error(
+        self, place: layout.Layout, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        import sys
+
+        reading, writing = os.pipe()
+        os.close(reading)
+        with os.fdopen(writing, "w") as closed:
+            monkeypatch.setattr(sys, "stdout", closed)
+            code = run("backup", "-", "--dir", place.root)
+            monkeypatch.undo()
+            with contextlib.suppress(OSError):
+                closed.close()
+        assert code == 1
+        assert "the backup is not complete" in capsys.readouterr().err
+
 
 class TestRestore:
     def test_everything_comes_back_under_new_versions(

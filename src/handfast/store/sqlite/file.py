@@ -4,7 +4,8 @@
 It does not read or write entries (`sqlite.reader`, `sqlite.writer`). Until the checks have passed nothing on disk
 is changed, not even by SQLite itself:
 
-1. An absent file is created whole or not at all; an absent file whose write-ahead log still exists is refused.
+1. An absent file is created whole or not at all; an absent file whose write-ahead log still exists, or that a restore has
+   begun to fill, is refused.
 2. One process owns the file: an advisory `flock` on the database file itself, so that no lock file is left behind
    and a killed owner releases it. SQLite's own exclusive mode would rule out the second, reading connection. The
    lock is Linux's: there it does not meet the byte-range locks that SQLite takes on the same file.
@@ -43,6 +44,8 @@ BUSY_MILLISECONDS: Final = 2000
 # For a moment another process may hold the lock that only looks (`is_owned`): how often it is tried, and seconds between.
 _TRIES: Final = 10
 _PAUSE: Final = 0.02
+# Of a file that is being filled: see `sqlite.target`.
+UNFINISHED: Final = ".unfinished"
 _RESTORE: Final = "restore a backup; the file was not repaired"
 
 _owned_here: set[tuple[int, int]] = set()
@@ -134,6 +137,13 @@ def _create_if_absent(path: pathlib.Path) -> None:
             path,
             "the file is missing, but its write-ahead log is there",
             f"restore the file, or move {log} away to begin a new store",
+        )
+    unfinished = _beside(path, UNFINISHED)
+    if unfinished.exists():
+        raise _corrupt(
+            path,
+            "there is none, but a restore or a copy was begun and is not complete",
+            f"begin it again and start when it is done, or remove {unfinished} to begin a new store",
         )
     handle, name = tempfile.mkstemp(prefix=f"{path.name}.new-", dir=path.parent)
     temporary = pathlib.Path(name)

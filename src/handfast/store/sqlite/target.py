@@ -3,7 +3,8 @@
 
 1. A file that has the name already is left alone, and refused with what is in it. So is the write-ahead log of one that was
    moved away without it: SQLite would take it for the new file's.
-2. Everything is written to a file beside it, with `.unfinished` after the name. No server opens that.
+2. Everything is written to a file beside it, with `.unfinished` after the name. No server opens that, nor
+   begins a store of its own beside it.
 3. When everything is there the epoch is raised, the file is closed, and gets its name: in one step, and never in place of
    a file that appeared meanwhile.
 
@@ -21,9 +22,7 @@ import pathlib
 from handfast import errors
 from handfast.runtime import files
 from handfast.store import epochs, transfer
-from handfast.store.sqlite import engine, snapshot
-
-UNFINISHED = ".unfinished"
+from handfast.store.sqlite import engine, file, snapshot
 
 
 class Target:
@@ -90,7 +89,7 @@ def _free(path: str) -> pathlib.Path:
 
 
 def _unfinished(path: pathlib.Path) -> pathlib.Path:
-    return path.with_name(path.name + UNFINISHED)
+    return path.with_name(path.name + file.UNFINISHED)
 
 
 def _taken(path: pathlib.Path) -> errors.Refused:

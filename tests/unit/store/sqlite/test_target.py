@@ -9,7 +9,7 @@ import pathlib
 import pytest
 
 from handfast import errors
-from handfast.store import epochs
+from handfast.store import epochs, protocol
 from handfast.store.sqlite import engine, snapshot, target
 
 NOW = datetime.datetime(2026, 11, 18, tzinfo=datetime.UTC)
@@ -106,3 +106,11 @@ async def test_a_server_starts_and_stops_while_its_store_is_read(path: pathlib.P
     assert [entry.key for entry in (await store.list_at("")).entries] == ["a", "b", "c"]
     await store.close()
     assert [each.name for each in path.parent.iterdir()] == ["store.db"]
+
+
+async def test_no_new_store_is_begun_beside_an_unfinished_one(path: pathlib.Path) -> None:
+    filling = await target.open_target(str(path), "x")
+    await filling.close(keep=True)
+    with pytest.raises(protocol.StoreCorrupt, match="a restore or a copy was begun and is not complete"):
+        await engine.open_store(str(path))
+    assert not path.exists()
