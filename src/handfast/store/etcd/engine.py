@@ -371,7 +371,10 @@ class EtcdStore:
             failure=[messages.RequestOp(request_range=sessions.range_of(place))],
         )
         with self._call():
-            answer = await self._session.write(transaction)
+            try:
+                answer = await self._session.write(transaction)
+            except protocol.StoreFull as full:
+                return await self._done_though_full(key, expected, operation.request_put.value, full)
             if not answer.succeeded:
                 found = self._entries(answer.responses[0].response_range)
                 raise protocol.Mismatch(key, found[0] if found else None)
@@ -379,6 +382,16 @@ class EtcdStore:
         if operation.HasField("request_put"):
             self._session.is_full = False
         return int(answer.header.revision)
+
+    async def _done_though_full(self, key: str, expected: int, value: bytes, full: protocol.StoreFull) -> int:
+        """The write that fills etcd is done, and refused nevertheless: only the key tells."""
+        try:
+            entry = await self.get(key)
+        except protocol.StoreUnavailable as error:
+            raise protocol.StoreUncertain(f"{full.message}; {error.message}") from None
+        if entry is None or entry.value != value or entry.revision <= expected:
+            raise full
+        return entry.revision
 
     async def _heard(self, revision: int) -> None:
         # A store that ends meanwhile has still taken the write.
