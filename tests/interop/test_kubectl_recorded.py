@@ -62,7 +62,6 @@ DIFFERENT = {
     ("policies", "create ingress bad --rule=example.com/=web:nonsense/"): "the whole rule for names of ports is told",
     ("customs", 'patch clf one --type=merge -p {"spec":{"size":"x"}}'): "one thing that is wrong is told once",
     ("nodes", "describe node cli-node"): "the taint comes from the controller that judges nodes, if it runs",
-    ("discovery", "api-resources --api-group=networking.k8s.io"): _NO_ADDRESSES,
 }
 
 

@@ -35,6 +35,7 @@ STAY = {
 # Commands that look at what may take a moment to come about: typed again until they show it.
 SETTLE = (
     "handfast node status",
+    "handfast node list",
     "handfast node configuration status",
     "handfast machine pools",
     "handfast csr explain ",
