@@ -44,6 +44,7 @@ FOREIGN = {
     "instance-config.yaml": "a file of kubeadm's",
     "audit-2026-01-31T12-00-00.000.log": "an example, with an instant",
     "$HTTPS_PROXY": "a variable that is not read, and the page says so",
+    "nodeLeaseDurationSeconds": "a setting of the kubelet",
     "resizeStatus": "a field of older versions of Kubernetes",
     "workloadRef": "a field of older versions of Kubernetes",
     "http_proxy": "a variable that programs of all kinds read",

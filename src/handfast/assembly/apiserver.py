@@ -20,8 +20,9 @@ from typing import Any
 import structlog
 
 from handfast import errors
-from handfast.api import handfast_kinds, kinds
+from handfast.api import handfast_kinds, kinds, objects
 from handfast.apiserver import (
+    announcement,
     audit,
     audit_log,
     computed,
@@ -126,6 +127,7 @@ class ApiServer:
         self.lineage = lineage.Lineage(store, place.store_seen, sealer)
         self.replica = replica.Replica(store, envelopes)
         self.storage = storage.Storage(store, envelopes, self.replica)
+        self.announcer = announcement.Announcer(store, self.storage, clock, facts=self._announced)
         self.table = kinds.Table((*kinds.builtin(), *handfast_kinds.rows()))
         self.discovery = discovery.Discovery(self.table)
         self.hub = watch.Hub(self.replica, clock, limits.watch_buffer_bytes, limits.write_seconds)
@@ -306,10 +308,29 @@ class ApiServer:
             "1 while the client-CA bundle in its ConfigMap cannot be read.",
             lambda: float(any(each.trouble for each in (self.guard.client_cas, self.guard.bootstrap_cas))),
         )
+        self._operation_gauges()
         self.metrics.gauge("handfast_resource_version", "The newest applied version.", lambda: self.replica.version)
+
+    def _operation_gauges(self) -> None:
+        self.metrics.gauge(
+            "handfast_store_form",
+            "The form in which values are stored by this server.",
+            lambda: self.announcer.form,
+        )
+        self.metrics.gauge(
+            "handfast_store_compacted_timestamp_seconds",
+            "When this server last compacted the store's history; 0: not yet.",
+            lambda: 0.0 if self.storage.compacted_at is None else self.storage.compacted_at.timestamp(),
+        )
+        self.metrics.gauge(
+            "handfast_store_backup_timestamp_seconds",
+            "When the store was last backed up from this data directory; 0: never.",
+            self._files.last_backup,
+        )
 
     async def start(self) -> None:
         """Load, make what a new cluster starts with, then accept."""
+        await self.announcer.require_known()
         await self.lineage.begin()
         await self.replica.load()
         self.customs.load()
@@ -324,10 +345,17 @@ class ApiServer:
         hosts = addresses.ip_hosts((*self._advertise, self.address[0]))
         await first_objects.ensure(self.storage, self._clock, hosts, self.address[1])
         await self.guard.ensure()
+        await self.announcer.try_to()
+        self._group.start(self.announcer.keep(), name="announcement")
         self._group.start(self.guard.client_cas.run(), name="client-cas")
         self._group.start(self.guard.token_use.run(), name="token-use")
         self._group.start(self._files.follow(self._consumers_of_files()), name="served-files")
         self.listener.start()
+
+    def _announced(self) -> dict[str, str]:
+        compacted = self.storage.compacted_at
+        said = {announcement.UNCERTAIN: str(self.storage.uncertain)}
+        return said if compacted is None else said | {announcement.COMPACTED: objects.timestamp(compacted)}
 
     def _consumers_of_files(self) -> served_files.Consumers:
         return served_files.Consumers(
@@ -350,6 +378,8 @@ class ApiServer:
         self._stopping = True
         self.hub.close()
         await self.listener.stop(GRACE)
+        with contextlib.suppress(errors.Unavailable, protocol.Mismatch):
+            await self.announcer.end()
         await self._group.stop(timeout=2.0)
         await self.guard.webhooks.close()
         self._aside.close()

@@ -114,6 +114,11 @@ class Layout:
         return self.root / "machines"
 
     @property
+    def last_backup(self) -> pathlib.Path:
+        """When the store was last backed up from here."""
+        return self.root / "last-backup.json"
+
+    @property
     def encryption_key(self) -> pathlib.Path:
         return self.root / "encryption.key"
 

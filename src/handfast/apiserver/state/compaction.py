@@ -27,6 +27,7 @@ async def run(store: storage.Storage, clock: clocks.Clock) -> None:
         try:
             if floor in {-1, await store.floor()}:
                 await store.compact(before)
+                store.compacted_at = clock.now()
             floor = await store.floor()
         except errors.Unavailable as error:
             # A full disk, say: history stays, and the next round tries again.

@@ -15,6 +15,7 @@ A write whose answer was lost is never tried again blindly. The key is read:
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -107,6 +108,8 @@ class Storage:
         self.replica = replica
         # Why the last write could not be taken, until one is: what /readyz says.
         self.trouble: str | None = None
+        # When this server last raised the floor.
+        self.compacted_at: datetime.datetime | None = None
         # Writes whose answer was lost, and those of which it is not known to this day.
         self.uncertain = 0
         self.unknown = 0
