@@ -8,12 +8,15 @@ The store here holds the second server's events back, as a slow network would, s
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import pathlib
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import pytest
 
+from handfast.apiserver import limits as limits_module
+from handfast.apiserver import peers
 from handfast.store import protocol
 from handfast.store.sqlite import engine as sqlite
 from tests.world import world as worlds
@@ -61,8 +64,8 @@ async def pair(tmp_path: pathlib.Path) -> AsyncIterator[Pair]:
     engine = await sqlite.open_store(str(tmp_path / "store.db"))
     first, second = SharedStore(engine), SharedStore(engine)
     async with (
-        worlds.world(tmp_path / "d", store=first) as one,
-        worlds.world(tmp_path / "d", store=second) as other,
+        worlds.world(tmp_path / "d", store=first, shared=True) as one,
+        worlds.world(tmp_path / "d", store=second, shared=True) as other,
     ):
         yield one, other, second
     await engine.close()
@@ -154,3 +157,110 @@ async def test_counter_incremented_from_both_sides_loses_nothing(pair: Pair) -> 
 
     await asyncio.gather(add(one), add(other))
     assert (await one.get(path)).json()["data"]["n"] == "50"
+
+
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
+ENDPOINTS = "/api/v1/namespaces/default/endpoints/kubernetes"
+
+
+async def lease_names(world: worlds.World) -> list[str]:
+    found = (await world.get(f"{LEASES}?labelSelector=apiserver.kubernetes.io/identity%3Dkube-apiserver")).json()
+    return [item["metadata"]["name"] for item in found["items"]]
+
+
+async def ports_of(world: worlds.World) -> set[int]:
+    subsets = (await world.get(ENDPOINTS)).json()["subsets"]
+    return {row["port"] for subset in subsets for row in subset["ports"]}
+
+
+def peers_of(world: worlds.World) -> peers.Peers:
+    assert world.server.peers is not None
+    return world.server.peers
+
+
+async def test_servers_know_of_one_another_and_both_are_endpoints(pair: Pair) -> None:
+    one, other, _ = pair
+    assert len(await lease_names(one)) == 2
+    assert (peers_of(one).count, peers_of(other).count) == (2, 2)
+    assert await ports_of(one) == {one.server.address[1], other.server.address[1]}
+
+
+async def test_a_server_that_ends_gives_its_share_back(tmp_path: pathlib.Path) -> None:
+    engine = await sqlite.open_store(str(tmp_path / "store.db"))
+    async with worlds.world(tmp_path / "d", store=SharedStore(engine), shared=True) as one:
+        async with worlds.world(tmp_path / "d", store=SharedStore(engine), shared=True):
+            assert peers_of(one).count == 2
+        assert (await one.get("/api/v1/namespaces/default")).status == 200
+        assert peers_of(one).count == 1
+        await one.movable().advance(peers.RENEW + 1)
+        async with asyncio.timeout(20):
+            while await ports_of(one) != {one.server.address[1]}:
+                await asyncio.sleep(0.02)
+    await engine.close()
+
+
+async def test_a_server_that_is_silent_counts_no_more(pair: Pair) -> None:
+    """Its Lease stands unchanged for too long on the clock of the other, and is its own when it comes back."""
+    one, other, _ = pair
+    for _ in range(4):
+        await one.movable().advance(peers.RENEW + 1)
+        await one.get("/api/v1/namespaces/default")
+    async with asyncio.timeout(20):
+        while peers_of(one).count != 1:
+            await asyncio.sleep(0.02)
+    assert peers_of(other).count == 2
+    await other.movable().advance(peers.RENEW + 1)
+    async with asyncio.timeout(20):
+        while peers_of(one).count != 2:
+            await asyncio.sleep(0.02)
+
+
+async def test_two_servers_of_one_name_notice_it(pair: Pair) -> None:
+    one, other, _ = pair
+    kept = peers_of(other).name
+    peers_of(one).name = kept
+    await one.movable().advance(peers.RENEW + 1)
+    async with asyncio.timeout(20):
+        while peers_of(one).name == kept or peers_of(one).name not in await lease_names(other):
+            await asyncio.sleep(0.02)
+    assert peers_of(other).name == kept
+
+
+async def test_the_budget_of_one_user_is_one_for_both(tmp_path: pathlib.Path) -> None:
+    engine = await sqlite.open_store(str(tmp_path / "store.db"))
+    # No rate within the time of this test: only what may be asked at once.
+    limits = limits_module.Limits(user_per_second=0.001, user_burst=20)
+    async with (
+        worlds.world(tmp_path / "d", store=SharedStore(engine), shared=True, limits=limits) as one,
+        worlds.world(tmp_path / "d", store=SharedStore(engine), shared=True, limits=limits) as other,
+    ):
+        context = one.context_for("alice")
+        answers = [
+            (await side.get("/api/v1/namespaces/default/configmaps", context=context)).status
+            for side in (one, other)
+            for _ in range(20)
+        ]
+    await engine.close()
+    assert answers.count(403) == 20
+    assert answers.count(429) == 20
+
+
+async def test_both_may_begin_on_an_empty_store_at_once(tmp_path: pathlib.Path) -> None:
+    engine = await sqlite.open_store(str(tmp_path / "store.db"))
+
+    async def look(world: worlds.World) -> list[str]:
+        found = []
+        for path in ("/api/v1/namespaces", "/apis/rbac.authorization.k8s.io/v1/clusterroles", "/api/v1/configmaps"):
+            found += [item["metadata"]["uid"] for item in (await world.get(path)).json()["items"]]
+        return found
+
+    async with contextlib.AsyncExitStack() as stack:
+        begun = [
+            stack.enter_async_context(worlds.world(tmp_path / "d", store=SharedStore(engine), shared=True))
+            for _ in range(3)
+        ]
+        made = await asyncio.gather(*begun)
+        first, *others = [await look(world) for world in made]
+        assert all(each == first for each in others)
+        assert len(set(first)) == len(first)
+    await engine.close()

@@ -93,6 +93,7 @@ class Pipeline:
         self._limits = limits
         self._clock = clock
         self._flows = flows.Flows(limits)
+        self.share = self._flows.share
         self.presence = bootstrap_presence.BootstrapPresence()
         self._ids = itertools.count(1)
         self._boot = secrets.token_hex(4)

@@ -7,6 +7,7 @@ Files that change while it runs are taken up within seconds, without a connectio
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import importlib.metadata
 import math
@@ -29,11 +30,12 @@ from handfast.apiserver import (
     loop_holds,
     nonresources,
     openapi_pages,
+    peers,
     pipeline,
 )
 from handfast.apiserver import limits as limits_module
 from handfast.apiserver.access import bonds, bootstrap_presence
-from handfast.apiserver.state import compaction, envelope, replica, storage
+from handfast.apiserver.state import compaction, envelope, lineage, replica, storage
 from handfast.apiserver.verbs import (
     actions,
     definitions,
@@ -107,6 +109,7 @@ class ApiServer:
         sock: socket.socket,
         options: ApiServerOptions,
         clock: clocks.Clock,
+        shared: bool = False,
     ) -> None:
         limits = options.limits
         sealer = seal.Sealer.from_text(files.read_private(place.encryption_key, limit=_FILE_BYTES).decode())
@@ -119,7 +122,12 @@ class ApiServer:
         self._advertise = options.advertise
         self._group = tasks.Group("apiserver")
         self._stopping = False
-        self.replica = replica.Replica(store, envelopes)
+        self._place = place
+        # Whether other servers serve the same store; then they are known from `start` on.
+        self._shared = shared
+        self.peers: peers.Peers | None = None
+        self.lineage = lineage.Lineage(store, place.store_seen, sealer)
+        self.replica = replica.Replica(store, envelopes, shared=shared)
         self.storage = storage.Storage(store, envelopes, self.replica)
         self.table = kinds.Table((*kinds.builtin(), *handfast_kinds.rows()))
         self.discovery = discovery.Discovery(self.table)
@@ -246,14 +254,7 @@ class ApiServer:
             {kind: functools.partial(self._bootstrap_watches, kind) for kind in bootstrap_presence.KINDS},
         )
 
-    def _gauges(self) -> None:
-        self._bootstrap_gauges()
-        self.metrics.gauge("apiserver_current_connections", "Open connections.", lambda: self.listener.connections)
-        self.metrics.gauge("apiserver_longrunning_requests", "Open watches.", lambda: len(self.hub))
-        self.metrics.gauge("handfast_watchers_dropped", "Watchers dropped for being slow.", lambda: self.hub.dropped)
-        self.metrics.gauge(
-            "handfast_connections_refused", "Connections over the limits.", lambda: self.listener.refused
-        )
+    def _store_gauges(self) -> None:
         self.metrics.gauge(
             "handfast_store_free_bytes",
             "Free space of the store's file system.",
@@ -274,6 +275,26 @@ class ApiServer:
             "Writes refused because the disk is full.",
             lambda: self._store.room().refused,
         )
+        self.metrics.counter(
+            "handfast_store_writes_uncertain",
+            "Writes whose answer the store did not give; each was read again.",
+            lambda: self.storage.uncertain,
+        )
+        self.metrics.counter(
+            "handfast_store_writes_unknown",
+            "Writes answered with 504: whether they were done is not known.",
+            lambda: self.storage.unknown,
+        )
+
+    def _gauges(self) -> None:
+        self._bootstrap_gauges()
+        self._store_gauges()
+        self.metrics.gauge("apiserver_current_connections", "Open connections.", lambda: self.listener.connections)
+        self.metrics.gauge("apiserver_longrunning_requests", "Open watches.", lambda: len(self.hub))
+        self.metrics.gauge("handfast_watchers_dropped", "Watchers dropped for being slow.", lambda: self.hub.dropped)
+        self.metrics.gauge(
+            "handfast_connections_refused", "Connections over the limits.", lambda: self.listener.refused
+        )
         unread = self.listener.unread
         self.metrics.gauge("handfast_unread_answer_bytes", "Held for answers not read yet.", unread.held)
         self.metrics.counter(
@@ -288,10 +309,16 @@ class ApiServer:
             "1 while the client-CA bundle in its ConfigMap cannot be read.",
             lambda: float(any(each.trouble for each in (self.guard.client_cas, self.guard.bootstrap_cas))),
         )
+        self.metrics.gauge(
+            "handfast_apiservers",
+            "API servers that serve this store, and share its budgets.",
+            lambda: 1 if self.peers is None else self.peers.count,
+        )
         self.metrics.gauge("handfast_resource_version", "The newest applied version.", lambda: self.replica.version)
 
     async def start(self) -> None:
         """Load, make what a new cluster starts with, then accept."""
+        await self.lineage.begin()
         await self.replica.load()
         self.customs.load()
         self.guard.load()
@@ -300,14 +327,33 @@ class ApiServer:
         self._group.start(self.hub.bookmarks(), name="bookmarks")
         self._group.start(self.customs.run(), name="customs")
         self._group.start(compaction.run(self.storage, self._clock), name="compaction")
+        self._group.start(self.lineage.keep(self._clock), name="lineage")
         # Endpoints cannot hold names. Kubernetes' validation forbids loopback addresses, but on one machine that is the truth.
         hosts = addresses.ip_hosts((*self._advertise, self.address[0]))
-        await first_objects.ensure(self.storage, self._clock, hosts, self.address[1])
+        server = first_objects.Server(tuple(hosts), self.address[1])
+        if self._shared:
+            await self._join_peers(server)
+        else:
+            await first_objects.ensure(self.storage, self._clock, [server])
         await self.guard.ensure()
         self._group.start(self.guard.client_cas.run(), name="client-cas")
         self._group.start(self.guard.token_use.run(), name="token-use")
         self._group.start(self._files.follow(self._consumers_of_files()), name="served-files")
         self.listener.start()
+
+    async def _join_peers(self, server: first_objects.Server) -> None:
+        """Be one of the servers of this store: make what a new cluster starts with, and take a share of budgets."""
+        place = str(self._place.root.resolve())
+        self.peers = peers.Peers(self.storage, self._clock, place=place, server=server, on_count=self._share)
+        self.peers.load()
+        await self.peers.publish()
+        await self.peers.begin()
+        await self.peers.publish()
+        self._group.start(self.peers.run(), name="peers")
+
+    def _share(self, servers: int) -> None:
+        self.pipeline.share(servers)
+        self.listener.share(servers)
 
     def _consumers_of_files(self) -> served_files.Consumers:
         return served_files.Consumers(
@@ -330,11 +376,15 @@ class ApiServer:
         self._stopping = True
         self.hub.close()
         await self.listener.stop(GRACE)
+        if self.peers is not None:
+            await self.peers.end()
         await self._group.stop(timeout=2.0)
         await self.guard.webhooks.close()
         self._aside.close()
         if self.audit is not None:
             await asyncio.to_thread(self.audit.writer.close)
+        with contextlib.suppress(errors.Unavailable):
+            await self.lineage.seen(await self._store.current_revision())
         await self._store.close()
 
 
@@ -354,9 +404,17 @@ def _socket(options: ApiServerOptions) -> socket.socket:
 
 
 async def open_server(
-    options: ApiServerOptions, clock: clocks.Clock, store: protocol.Store | None = None, *, reserve: int = 0
+    options: ApiServerOptions,
+    clock: clocks.Clock,
+    store: protocol.Store | None = None,
+    *,
+    reserve: int = 0,
+    shared: bool = False,
 ) -> ApiServer:
-    """A server that is not serving yet. `store` replaces the one the options name; `reserve` is kept for removals."""
+    """A server that is not serving yet. `store` replaces the one the options name; `reserve` is kept for removals.
+
+    `shared` says that other servers have the same store; one that is not a file may have others at any time.
+    """
     place = layout.Layout(pathlib.Path(options.directory))
     if store is None:
         path = options.store or str(place.store("store.db"))
@@ -367,6 +425,7 @@ async def open_server(
         sock=_socket(options),
         options=options,
         clock=clock,
+        shared=shared or "://" in options.store,
     )
 
 

@@ -36,8 +36,10 @@ _log = structlog.get_logger("handfast.replica")
 class Replica:
     """Every collection, and how far the copy has come. Versions here are resource versions (offset included)."""
 
-    def __init__(self, store: protocol.Store, envelopes: envelope.Envelopes) -> None:
+    def __init__(self, store: protocol.Store, envelopes: envelope.Envelopes, *, shared: bool = False) -> None:
         self._store = store
+        # Whether other processes write to the store as well.
+        self._shared = shared
         self._envelopes = envelopes
         self._collections: dict[str, collection_module.Collection] = {}
         self._waiters: list[tuple[int, asyncio.Future[None]]] = []
@@ -52,7 +54,7 @@ class Replica:
     async def load(self) -> None:
         """Read the whole store as it was, then what was written since; only the present where the past cannot be read."""
         now = await self._store.current_revision()
-        oldest = min(now, max(1, now - REPLAYED))
+        oldest = min(now, max(1, now - REPLAYED, await self._store.floor()))
         for _ in range(_TRIES):
             try:
                 await self._load_since(oldest, now)
@@ -99,6 +101,10 @@ class Replica:
                 self.version = max(self.version, revision + offset)
         finally:
             watch.close()
+
+    def is_foreign(self, version: int) -> bool:
+        """Whether what was written at this version may be another process's work, perhaps an older program's."""
+        return self._shared or version <= self.start
 
     async def follow(self) -> None:
         """Apply the store's events for ever; the caller runs it as a task and ends it by cancelling."""
