@@ -9,16 +9,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import pathlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
+import msgspec
 import pytest
 
 from handfast.apiserver import limits as limits_module
 from handfast.apiserver import peers
+from handfast.pki import authority, keys, names
 from handfast.store import protocol
 from handfast.store.sqlite import engine as sqlite
+from tests.scenarios import callers
 from tests.world import world as worlds
 
 
@@ -68,6 +72,7 @@ async def pair(tmp_path: pathlib.Path) -> AsyncIterator[Pair]:
         worlds.world(tmp_path / "d", store=second, shared=True) as other,
     ):
         yield one, other, second
+        second.gate.set()
     await engine.close()
 
 
@@ -95,13 +100,16 @@ async def test_a_list_waits_too_and_shows_the_write(pair: Pair) -> None:
     assert "new" in names
 
 
-async def test_resource_version_zero_does_not_wait(pair: Pair) -> None:
+async def test_resource_version_zero_waits_too_since_its_caller_has_to_be_judged(pair: Pair) -> None:
     one, other, held = pair
     held.gate.clear()
     await one.create_config_map("new")
-    answer = await other.get("/api/v1/namespaces/default/configmaps/new?resourceVersion=0")
+    path = "/api/v1/namespaces/default/configmaps/new?resourceVersion=0"
+    reading = asyncio.ensure_future(other.get(path))
+    done, _ = await asyncio.wait([reading], timeout=0.1)
+    assert not done
     held.gate.set()
-    assert answer.status == 404
+    assert (await reading).status == 200
 
 
 async def test_two_writers_of_one_object_one_wins(pair: Pair) -> None:
@@ -157,6 +165,144 @@ async def test_counter_incremented_from_both_sides_loses_nothing(pair: Pair) -> 
 
     await asyncio.gather(add(one), add(other))
     assert (await one.get(path)).json()["data"]["n"] == "50"
+
+
+# --- who is judged at one server by what was written at the other
+
+CLIENT_CAS = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication"
+NODE_READER = {
+    "metadata": {"name": "node-reader"},
+    "rules": [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["list"]}],
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Caller:
+    """Somebody with a credential, what takes it away, and what the next request is answered with."""
+
+    take: Callable[[], Awaitable[Any]]
+    options: dict[str, Any]
+    refused: int = 401
+
+
+async def choose(world: worlds.World, bundle: str) -> None:
+    answer = await world.request("PATCH", CLIENT_CAS, {"data": {"client-ca-file": bundle}}, headers=dict(callers.MERGE))
+    assert answer.status == 200, answer.body
+
+
+async def with_a_bootstrap_token(world: worlds.World) -> Caller:
+    token = await callers.bootstrap_token(world)
+    path = f"{callers.SECRETS}/bootstrap-token-foobar"
+    return Caller(
+        lambda: world.request("DELETE", path), {"headers": callers.bearer(token), "context": world.anonymous_context()}
+    )
+
+
+async def with_an_account(world: worlds.World) -> Caller:
+    token = await callers.account_token(world)
+    return Caller(
+        lambda: world.request("DELETE", f"{callers.ACCOUNTS}/robot"),
+        {"headers": callers.bearer(token), "context": world.anonymous_context()},
+    )
+
+
+async def with_a_node_certificate(world: worlds.World) -> Caller:
+    context = world.context_for("system:node:n1", "system:nodes")
+    return Caller(lambda: callers.revoke(world, "n1", user="system:node:n1"), {"context": context})
+
+
+async def with_a_binding(world: worlds.World) -> Caller:
+    await callers.make(world, f"{callers.RBAC}/clusterroles", NODE_READER)
+    await callers.bind(world, "node-reader", "User", "alice")
+    path = f"{callers.RBAC}/clusterrolebindings/node-reader-alice"
+    return Caller(lambda: world.request("DELETE", path), {"context": world.context_for("alice")}, refused=403)
+
+
+async def with_another_ca(world: worlds.World) -> Caller:
+    ca = authority.self_signed_ca(names.Subject(common_name="the next CA"), keys.generate(), world.clock.now())
+    own = world.place.ca_certificate.read_text()
+    await choose(world, own + ca.pem.decode())
+    return Caller(lambda: choose(world, own), {"context": callers.administrator(world, ca)})
+
+
+@pytest.mark.parametrize(
+    "holder",
+    [with_a_bootstrap_token, with_an_account, with_a_node_certificate, with_a_binding, with_another_ca],
+)
+async def test_what_is_taken_away_at_one_is_refused_by_the_next_request_at_the_other(
+    pair: Pair, holder: Callable[[worlds.World], Awaitable[Caller]]
+) -> None:
+    one, other, held = pair
+    caller = await holder(one)
+    path = "/api/v1/nodes" if caller.refused == 403 else "/api"
+
+    async def ask() -> int:
+        return (await other.get(path, **caller.options)).status
+
+    assert await ask() == 200
+    held.gate.clear()
+    await caller.take()
+    asking = asyncio.ensure_future(ask())
+    # The copy behind `other` still has the credential: it must not be judged by that.
+    done, _ = await asyncio.wait([asking], timeout=0.2)
+    assert not done
+    # A probe has nothing to wait for.
+    assert (await other.get("/livez")).status == 200
+    held.gate.set()
+    assert await asking == caller.refused
+
+
+async def test_a_watch_at_the_other_ends_with_what_its_caller_had(pair: Pair) -> None:
+    one, other, _ = pair
+    caller = await with_an_account(one)
+    await callers.bind(one, "view", "ServiceAccount", "robot", namespace="default")
+    path = "/api/v1/namespaces/default/configmaps?watch=1"
+    session = other.session(caller.options["context"])
+    async with session.get(path, headers=caller.options["headers"]) as response:
+        assert response.status == 200
+        await caller.take()
+        async with asyncio.timeout(20):
+            await response.read()
+
+
+async def test_a_watch_of_one_goes_on_at_the_other(pair: Pair) -> None:
+    one, other, held = pair
+    path = "/api/v1/namespaces/default/configmaps"
+    first = await one.create_config_map("first")
+    second = await other.create_config_map("second")
+    held.gate.clear()
+    third = await one.create_config_map("third")
+    version = first["metadata"]["resourceVersion"]
+    asyncio.get_running_loop().call_later(0.1, held.gate.set)
+    async with other.session().get(f"{path}?watch=1&resourceVersion={version}") as response, asyncio.timeout(20):
+        events = [msgspec.json.decode(await response.content.readline()) for _ in range(2)]
+    versions = [event["object"]["metadata"]["resourceVersion"] for event in events]
+    assert versions == [each["metadata"]["resourceVersion"] for each in (second, third)]
+
+
+async def test_a_kind_defined_at_one_is_served_by_the_other(pair: Pair) -> None:
+    one, other, held = pair
+    names_ = {"plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList"}
+    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    version = {"name": "v1", "served": True, "storage": True, "schema": schema}
+    spec = {"group": "example.com", "names": names_, "scope": "Namespaced", "versions": [version]}
+    definition = {"metadata": {"name": "widgets.example.com"}, "spec": spec}
+    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    await callers.make(one, path, definition)
+    async with asyncio.timeout(20):
+        while not _is_established((await one.get(f"{path}/widgets.example.com")).json()):
+            await asyncio.sleep(0.02)
+    held.gate.clear()
+    widgets = "/apis/example.com/v1/namespaces/default/widgets"
+    await callers.make(one, widgets, {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}})
+    reading = asyncio.ensure_future(other.get(f"{widgets}/w"))
+    held.gate.set()
+    assert (await reading).status == 200
+
+
+def _is_established(definition: Any) -> bool:
+    conditions = (definition.get("status") or {}).get("conditions") or []
+    return any(row["type"] == "Established" and row["status"] == "True" for row in conditions)
 
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"

@@ -17,6 +17,7 @@ It counts nothing that is asked: `flows` and `serving.gate` do. Where the store 
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import hashlib
 import secrets
@@ -48,6 +49,7 @@ LABELS: Final = {"apiserver.kubernetes.io/identity": "kube-apiserver"}
 ADDRESSES: Final = "handfast.dev/api-addresses"
 PORT: Final = "handfast.dev/api-port"
 _TRIES: Final = 5
+_END_SECONDS: Final = 2.0
 _SYSTEM = identity.User("system:apiserver", (access.MASTERS,))
 _log = structlog.get_logger("handfast.peers")
 
@@ -106,9 +108,12 @@ class Peers:
     async def end(self) -> None:
         """Be no more one of them."""
         self._leases.forget(self)
-        with contextlib.suppress(errors.HandfastError):
-            item = await self._storage.find(resources.LEASES, NAMESPACE, self.name)
-            if item is not None and _holder(item) == self._holder:
+        item = self._leases.get(NAMESPACE, self.name)
+        if item is None or _holder(item) != self._holder:
+            return
+        # Where the store does not answer, the others notice by themselves.
+        with contextlib.suppress(errors.HandfastError, TimeoutError):
+            async with asyncio.timeout(_END_SECONDS):
                 await self._storage.delete(resources.LEASES, item)
 
     async def publish(self) -> None:

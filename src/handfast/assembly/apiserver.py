@@ -158,6 +158,7 @@ class ApiServer:
         self.holds = loop_holds.LoopHolds(self.metrics, clock)
         self.health = self._checks()
         self.pipeline = self._pipeline(limits)
+        self.pipeline.fresh = self.replica.fresh if shared else None
         named = proxied.Proxied(networks.Networks.parse(options.proxy_protocol_from))
         self.listener = listener.Listener(
             sock, context, self.pipeline.handle, pipeline.protocol_error, limits, clock, named
@@ -170,7 +171,9 @@ class ApiServer:
 
     def _pipeline(self, limits: limits_module.Limits) -> pipeline.Pipeline:
         guard, clock = self.guard, self._clock
-        reader = reads.Reader(self.storage, clock, limits.write_seconds)
+        # Where the store is shared, the pipeline has waited before it judged the caller: once is enough for a read.
+        fresh = _nothing if self._shared else self.replica.fresh
+        reader = reads.Reader(self.storage, clock, limits.write_seconds, fresh)
         writer = writes.Writer(self.storage, clock, guard.admitter, guard.authorizers, guard.standing)
         deleter = deletes.Deleter(self.storage, clock, guard.admitter, guard.standing)
         verbs = resources.Verbs(
@@ -386,6 +389,10 @@ class ApiServer:
         with contextlib.suppress(errors.Unavailable):
             await self.lineage.seen(await self._store.current_revision())
         await self._store.close()
+
+
+async def _nothing() -> None:
+    return None
 
 
 def _audit_log(wanted: AuditOptions | None, clock: clocks.Clock) -> audit_log.AuditLog | None:
