@@ -21,8 +21,11 @@ from handfast.apiserver import limits as limits_module
 from handfast.apiserver import peers
 from handfast.pki import authority, keys, names
 from handfast.store import protocol
+from handfast.store.etcd import engine as etcd
 from handfast.store.sqlite import engine as sqlite
+from handfast.wire import etcd_access
 from tests.scenarios import callers
+from tests.world import etcds
 from tests.world import world as worlds
 
 
@@ -43,10 +46,11 @@ class HeldWatch:
 
 
 class SharedStore:
-    """One engine seen by one of several servers: closing is the owner's, and events can be held back."""
+    """One engine seen by one of several servers, whose events can be held back."""
 
-    def __init__(self, engine: sqlite.SqliteStore) -> None:
+    def __init__(self, engine: protocol.Store, *, closes: bool) -> None:
         self._engine = engine
+        self._closes = closes
         self.gate = asyncio.Event()
         self.gate.set()
 
@@ -57,23 +61,43 @@ class SharedStore:
         return HeldWatch(self._engine.watch(prefix, after=after), self.gate)
 
     async def close(self) -> None:
-        return None
+        if self._closes:
+            await self._engine.close()
 
 
+Opening = Callable[[], Awaitable[SharedStore]]
 Pair = tuple[worlds.World, worlds.World, SharedStore]
 
 
-@pytest.fixture
-async def pair(tmp_path: pathlib.Path) -> AsyncIterator[Pair]:
+@pytest.fixture(params=["sqlite", "etcd"])
+async def opening(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> AsyncIterator[Opening]:
+    """Opens the same store again and again: a connection of its own to an etcd, or one file that several look at."""
+    if request.param == "etcd":
+        place = etcds.shared().place()
+
+        async def on_etcd() -> SharedStore:
+            return SharedStore(await etcd.open_store(place, etcd_access.Access()), closes=True)
+
+        yield on_etcd
+        return
     engine = await sqlite.open_store(str(tmp_path / "store.db"))
-    first, second = SharedStore(engine), SharedStore(engine)
+
+    async def on_sqlite() -> SharedStore:
+        return SharedStore(engine, closes=False)
+
+    yield on_sqlite
+    await engine.close()
+
+
+@pytest.fixture
+async def pair(tmp_path: pathlib.Path, opening: Opening) -> AsyncIterator[Pair]:
+    first, second = await opening(), await opening()
     async with (
         worlds.world(tmp_path / "d", store=first, shared=True) as one,
         worlds.world(tmp_path / "d", store=second, shared=True) as other,
     ):
         yield one, other, second
         second.gate.set()
-    await engine.close()
 
 
 async def test_a_read_waits_for_a_write_acknowledged_elsewhere(pair: Pair) -> None:
@@ -331,10 +355,9 @@ async def test_servers_know_of_one_another_and_both_are_endpoints(pair: Pair) ->
     assert await ports_of(one) == {one.server.address[1], other.server.address[1]}
 
 
-async def test_a_server_that_ends_gives_its_share_back(tmp_path: pathlib.Path) -> None:
-    engine = await sqlite.open_store(str(tmp_path / "store.db"))
-    async with worlds.world(tmp_path / "d", store=SharedStore(engine), shared=True) as one:
-        async with worlds.world(tmp_path / "d", store=SharedStore(engine), shared=True):
+async def test_a_server_that_ends_gives_its_share_back(tmp_path: pathlib.Path, opening: Opening) -> None:
+    async with worlds.world(tmp_path / "d", store=await opening(), shared=True) as one:
+        async with worlds.world(tmp_path / "d", store=await opening(), shared=True):
             assert peers_of(one).count == 2
         assert (await one.get("/api/v1/namespaces/default")).status == 200
         assert peers_of(one).count == 1
@@ -342,23 +365,20 @@ async def test_a_server_that_ends_gives_its_share_back(tmp_path: pathlib.Path) -
         async with asyncio.timeout(20):
             while await ports_of(one) != {one.server.address[1]}:
                 await asyncio.sleep(0.02)
-    await engine.close()
 
 
 async def test_a_server_that_is_silent_counts_no_more(pair: Pair) -> None:
     """Its Lease stands unchanged for too long on the clock of the other, and is its own when it comes back."""
     one, other, _ = pair
-    for _ in range(4):
-        await one.movable().advance(peers.RENEW + 1)
-        await one.get("/api/v1/namespaces/default")
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(40):
         while peers_of(one).count != 1:
-            await asyncio.sleep(0.02)
+            await one.movable().advance(peers.RENEW + 1)
+            await asyncio.sleep(0.05)
     assert peers_of(other).count == 2
-    await other.movable().advance(peers.RENEW + 1)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(40):
         while peers_of(one).count != 2:
-            await asyncio.sleep(0.02)
+            await other.movable().advance(peers.RENEW + 1)
+            await asyncio.sleep(0.05)
 
 
 async def test_two_servers_of_one_name_notice_it(pair: Pair) -> None:
@@ -372,13 +392,12 @@ async def test_two_servers_of_one_name_notice_it(pair: Pair) -> None:
     assert peers_of(other).name == kept
 
 
-async def test_the_budget_of_one_user_is_one_for_both(tmp_path: pathlib.Path) -> None:
-    engine = await sqlite.open_store(str(tmp_path / "store.db"))
+async def test_the_budget_of_one_user_is_one_for_both(tmp_path: pathlib.Path, opening: Opening) -> None:
     # No rate within the time of this test: only what may be asked at once.
     limits = limits_module.Limits(user_per_second=0.001, user_burst=20)
     async with (
-        worlds.world(tmp_path / "d", store=SharedStore(engine), shared=True, limits=limits) as one,
-        worlds.world(tmp_path / "d", store=SharedStore(engine), shared=True, limits=limits) as other,
+        worlds.world(tmp_path / "d", store=await opening(), shared=True, limits=limits) as one,
+        worlds.world(tmp_path / "d", store=await opening(), shared=True, limits=limits) as other,
     ):
         context = one.context_for("alice")
         answers = [
@@ -386,13 +405,12 @@ async def test_the_budget_of_one_user_is_one_for_both(tmp_path: pathlib.Path) ->
             for side in (one, other)
             for _ in range(20)
         ]
-    await engine.close()
     assert answers.count(403) == 20
     assert answers.count(429) == 20
 
 
-async def test_both_may_begin_on_an_empty_store_at_once(tmp_path: pathlib.Path) -> None:
-    engine = await sqlite.open_store(str(tmp_path / "store.db"))
+async def test_all_may_begin_on_an_empty_store_at_once(tmp_path: pathlib.Path, opening: Opening) -> None:
+    opened = [await opening() for _ in range(3)]
 
     async def look(world: worlds.World) -> list[str]:
         found = []
@@ -401,12 +419,8 @@ async def test_both_may_begin_on_an_empty_store_at_once(tmp_path: pathlib.Path) 
         return found
 
     async with contextlib.AsyncExitStack() as stack:
-        begun = [
-            stack.enter_async_context(worlds.world(tmp_path / "d", store=SharedStore(engine), shared=True))
-            for _ in range(3)
-        ]
+        begun = [stack.enter_async_context(worlds.world(tmp_path / "d", store=store, shared=True)) for store in opened]
         made = await asyncio.gather(*begun)
         first, *others = [await look(world) for world in made]
         assert all(each == first for each in others)
         assert len(set(first)) == len(first)
-    await engine.close()
