@@ -33,7 +33,8 @@ DIRECTORY = "/var/lib/handfast"
 
 def command(first: str) -> str:
     """The command of the page that begins with these words."""
-    (found,) = [line[2:] for line in PAGE.read_text().splitlines() if line.startswith(f"$ {first}")]
+    # The first server's and the second one's are the same.
+    (found,) = {line[2:] for line in PAGE.read_text().splitlines() if line.startswith(f"$ {first}")}
     return found
 
 
@@ -48,8 +49,10 @@ class Planes:
         self.ups.append(self.start(1))
 
     def start(self, number: int) -> up_world.Up:
-        flags = ("--store", self.store, "--unsafe-lift-limits")
-        return up_world.Up(self.directories[number], *flags).ready()
+        words = command("handfast up").split()
+        flags = words[words.index("--leader-elect") :]
+        flags[flags.index("--store") + 1] = self.store
+        return up_world.Up(self.directories[number], *flags, "--unsafe-lift-limits").ready()
 
     def _copy_keys(self) -> None:
         """What the page says, with another way to the other machine."""

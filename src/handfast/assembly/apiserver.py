@@ -150,11 +150,7 @@ class ApiServer:
             count=lambda name, outcome: self.metrics.webhooks.labels(name, outcome).inc(),
         )
         self._aside = self.guard.aside
-        # Whoever watches with a certificate of a CA that is gone, or was revoked, must not go on watching.
-        self.guard.authenticator.changed.append(self.hub.end_all)
-        judges = self.guard.authenticator
-        judges.bootstrap_cas_changed.append(lambda: self.hub.judge(judges.require_no_bootstrap_credential))
-        self.guard.revocations.changed.append(lambda: self.hub.judge(self.guard.require_not_denied))
+        self._end_watches_of_refused()
         self.bonds = bonds.Bonds(self.replica, self.hub.end_bound_to)
         self.metrics = metrics_module.ApiServerMetrics()
         self.audit = _audit_log(options.audit, clock)
@@ -168,6 +164,13 @@ class ApiServer:
         )
         self.address: tuple[str, int] = sock.getsockname()[:2]
         self._gauges()
+
+    def _end_watches_of_refused(self) -> None:
+        """Whoever watches with a certificate of a CA that is gone, or was revoked, must not go on watching."""
+        judges = self.guard.authenticator
+        judges.changed.append(self.hub.end_all)
+        judges.bootstrap_cas_changed.append(lambda: self.hub.judge(judges.require_no_bootstrap_credential))
+        self.guard.revocations.changed.append(lambda: self.hub.judge(self.guard.require_not_denied))
 
     def _admit_cas(self, pem: str) -> None:
         self.listener.trust(pem)
@@ -292,8 +295,12 @@ class ApiServer:
             lambda: self.storage.unknown,
         )
 
+    def _servers(self) -> float:
+        return 1 if self.peers is None else self.peers.count
+
     def _gauges(self) -> None:
         self._bootstrap_gauges()
+        self.metrics.gauge("handfast_apiservers", "API servers that share this store's budgets.", self._servers)
         self._store_gauges()
         self.metrics.gauge("apiserver_current_connections", "Open connections.", lambda: self.listener.connections)
         self.metrics.gauge("apiserver_longrunning_requests", "Open watches.", lambda: len(self.hub))
@@ -314,11 +321,6 @@ class ApiServer:
             "handfast_client_ca_unreadable",
             "1 while the client-CA bundle in its ConfigMap cannot be read.",
             lambda: float(any(each.trouble for each in (self.guard.client_cas, self.guard.bootstrap_cas))),
-        )
-        self.metrics.gauge(
-            "handfast_apiservers",
-            "API servers that serve this store, and share its budgets.",
-            lambda: 1 if self.peers is None else self.peers.count,
         )
         self.metrics.gauge("handfast_resource_version", "The newest applied version.", lambda: self.replica.version)
 
