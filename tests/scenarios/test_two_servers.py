@@ -48,7 +48,7 @@ class HeldWatch:
 class SharedStore:
     """One engine seen by one of several servers, whose events can be held back."""
 
-    def __init__(self, engine: protocol.Store, *, closes: bool) -> None:
+    def __init__(self, engine: protocol.Store, *, closes: bool = False) -> None:
         self._engine = engine
         self._closes = closes
         self.gate = asyncio.Event()

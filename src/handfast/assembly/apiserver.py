@@ -178,8 +178,7 @@ class ApiServer:
     def _pipeline(self, limits: limits_module.Limits) -> pipeline.Pipeline:
         guard, clock = self.guard, self._clock
         # Where the store is shared, the pipeline has waited before it judged the caller: once is enough for a read.
-        fresh = _nothing if self._shared else self.replica.fresh
-        reader = reads.Reader(self.storage, clock, limits.write_seconds, fresh)
+        reader = reads.Reader(self.storage, clock, limits.write_seconds, _nothing if self._shared else None)
         writer = writes.Writer(self.storage, clock, guard.admitter, guard.authorizers, guard.standing)
         deleter = deletes.Deleter(self.storage, clock, guard.admitter, guard.standing)
         verbs = resources.Verbs(
