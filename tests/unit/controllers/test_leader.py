@@ -71,7 +71,7 @@ async def test_one_leads_and_renews():
         await passes(clock, 60)
         assert (first.states(), second.states()) == ((True, True, 1), (False, False, 0))
         assert spec(client)["holderIdentity"] == "first"
-        assert spec(client)["leaseDurationSeconds"] == 15
+        assert spec(client)["leaseDurationSeconds"] == 11
         assert spec(client)["renewTime"] > began
         assert spec(client)["leaseTransitions"] == 0
         assert spec(client)["acquireTime"] == began
@@ -83,9 +83,10 @@ async def test_a_silent_holder_is_succeeded_after_the_lease_has_run_out():
     async with running(first, second) as found:
         await passes(clock, 5)
         found[0].cancel()
-        await passes(clock, 12)
+        await passes(clock, 9)
         assert not second.states()[0]
-        await passes(clock, 6)
+        # 15 seconds after the last renewal, which was a second before the end.
+        await passes(clock, 5)
         assert second.states()[0]
         assert spec(client)["holderIdentity"] == "second"
         assert spec(client)["leaseTransitions"] == 1
@@ -115,7 +116,7 @@ async def test_who_cannot_renew_stops_working_before_another_starts_and_comes_ba
     async with running(only):
         await passes(clock, 4)
         client.before = down
-        await passes(clock, 9)
+        await passes(clock, 7)
         assert only.states() == (True, True, 1)
         await passes(clock, 4)
         assert only.states() == (False, False, 1)
