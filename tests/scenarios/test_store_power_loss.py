@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Power is lost while a store writes, compacts, migrates, recovers and is created; what it acknowledged is there.
+
+It proves: nothing that was acknowledged, or seen in a watch, is lost, no revision is given out again for something else, the file is sound,
+and a migration is done whole, after a whole backup, or not at all. With `synchronous=NORMAL`, and on a disk that forgets its
+directories, the same rounds fail: the harness can.
+
+The disk is that of `tests.world.power`. CI has 100 rounds; `HANDFAST_POWER_CUTS=5000` has more, and `HANDFAST_SEED=…` has the same again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import pathlib
+import random
+import shutil
+import tempfile
+from collections.abc import Iterator
+
+import apsw
+import pytest
+
+from handfast.store import protocol
+from handfast.store.sqlite import engine, file, schema
+from tests.world import acknowledged, power, powered
+
+ROUNDS = int(os.environ.get("HANDFAST_POWER_CUTS", "100"))
+SEED = int(os.environ.get("HANDFAST_SEED", random.randrange(1 << 32)))
+WRITERS = 8
+KEYS_EACH = 3
+NAME = "store.db"
+SURVIVALS: tuple[power.Survival, ...] = ("nothing", "something", "something", "everything")
+
+
+class Story:
+    """Rounds on one disk: a process works until power is lost or it is killed, and the next one finds what is left."""
+
+    def __init__(self, directory: pathlib.Path, *, forgets_directories: bool = False) -> None:
+        self.choice = random.Random(SEED)
+        self.directory = directory
+        self.disk = power.Disk(directory / "0", forgets_directories=forgets_directories)
+        self.disk.lay_out()
+        self.judge = acknowledged.Judge()
+        self.rounds = self.cut_during_open = 0
+        self.version = schema.SCHEMA_VERSION
+        self.floor = 0
+        # All that was ever found on the disk, and all that a watch has shown.
+        self.history: dict[int, acknowledged.Write] = {}
+        self.seen: dict[int, protocol.Event] = {}
+
+    async def round(self, *, longest: int = 500) -> None:
+        """A process lives for so many operations on the disk, and then there is no power."""
+        if self.choice.random() < 0.3:
+            self.version += 1
+        self.disk.cut_at = self.disk.operations + self.choice.randrange(1, longest)
+        with powered.powered(self.disk), _schema_of(self.version):
+            await self._live()
+        self.rounds += 1
+        root = self.directory / str(self.rounds)
+        if self.choice.random() < 0.2:
+            after = self.disk.after_kill(root)
+        else:
+            after = self.disk.after_power_loss(root, self.choice.choice(SURVIVALS), self.choice)
+        shutil.rmtree(self.disk.root)
+        self.disk = after
+        after.lay_out()
+        self._look()
+
+    async def _live(self) -> None:
+        path = str(self.disk.root / NAME)
+        cut, loop = asyncio.Event(), asyncio.get_running_loop()
+        self.disk.on_cut = lambda: loop.call_soon_threadsafe(cut.set)
+        store = await engine.open_store(path)
+        if self.disk.is_off:
+            self.cut_during_open += 1
+        watch = asyncio.create_task(self._follow(store, await store.current_revision()))
+        work = [asyncio.create_task(self._write(store, writer)) for writer in range(WRITERS)]
+        work.append(asyncio.create_task(self._compact(store)))
+        try:
+            async with asyncio.timeout(60):
+                ended, _ = await asyncio.wait(
+                    [watch, *work, cutting := asyncio.create_task(cut.wait())], return_when=asyncio.FIRST_COMPLETED
+                )
+            assert ended == {cutting}, [task.exception() for task in ended]
+        finally:
+            for task in (watch, *work):
+                task.cancel()
+            await asyncio.gather(watch, *work, return_exceptions=True)
+            await store.close()
+
+    async def _write(self, store: engine.SqliteStore, writer: int) -> None:
+        held = {entry.key: entry.revision for entry in (await store.list_at(f"w{writer}/")).entries}
+        while True:
+            key = f"w{writer}/{self.choice.randrange(KEYS_EACH)}"
+            mark = f"{self.choice.getrandbits(64):016x}"
+            value = mark.encode() + bytes(self.choice.choice((0, 100, 3000, 9000)))
+            if key not in held:
+                op, revision = "create", await store.create(key, value)
+                held[key] = revision
+            elif self.choice.random() < 0.8:
+                op, revision = "update", await store.update(key, value, expected=held[key])
+                held[key] = revision
+            else:
+                op, mark, revision = "delete", "-", await store.delete(key, expected=held.pop(key))
+            if not self.disk.is_off:
+                self.judge.hear(revision, (op, key, mark))
+
+    async def _follow(self, store: engine.SqliteStore, after: int) -> None:
+        """What a watch has shown is as good as acknowledged: it is heard before the writer hears of it."""
+        watch = store.watch("", after=after)
+        while True:
+            events, _ = await watch.next()
+            if not self.disk.is_off:
+                for event in events:
+                    assert self.seen.setdefault(event.revision, event) == event
+
+    async def _compact(self, store: engine.SqliteStore) -> None:
+        while True:
+            await asyncio.sleep(0.002)
+            floor = await store.compact(max(await store.current_revision() - self.choice.randrange(60), 0))
+            if not self.disk.is_off:
+                self.floor = max(self.floor, floor)
+
+    def _look(self) -> None:
+        """Judge a copy, so that recovery is the next process's own work."""
+        if not (self.disk.root / NAME).exists():
+            assert not self.judge.heard, "the whole store is gone"
+            return
+        copy = self.directory / "copy"
+        shutil.copytree(self.disk.root, copy)
+        database = apsw.Connection(str(copy / NAME))
+        found = acknowledged.read_sqlite(database)
+        self.judge.judge(found)
+        assert found.floor >= self.floor
+        for revision, write in found.log.items():
+            assert self.history.setdefault(revision, write) == write, "a revision stands for something else"
+        for revision, event in self.seen.items():
+            mark = "-" if event.value is None else event.value[: acknowledged.MARK].decode()
+            assert revision in self.history or revision < found.floor, "seen, and then lost"
+            assert self.history.get(revision, ("", event.key, mark))[1:] == (event.key, mark)
+        self._look_at_migrations(database, copy)
+        database.close()
+        shutil.rmtree(copy)
+
+    def _look_at_migrations(self, database: apsw.Connection, directory: pathlib.Path) -> None:
+        version = schema.read_meta(database)["schema_version"]
+        tables = {row[0] for row in database.execute("SELECT name FROM sqlite_schema WHERE name LIKE 'migrated_%'")}
+        assert tables == {f"migrated_{step}" for step in range(schema.SCHEMA_VERSION, version)}
+        self.version = version
+        # A step may be one of several; the backup is from before the first, and never a part of one.
+        for backup in directory.glob(f"{NAME}.schema-*.backup"):
+            connection = apsw.Connection(str(backup))
+            before = acknowledged.read_sqlite(connection)
+            assert backup.name == f"{NAME}.schema-{schema.read_meta(connection)['schema_version']}.backup"
+            connection.close()
+            assert all(self.history[revision] == write for revision, write in before.log.items())
+        assert not tables or (directory / f"{NAME}.schema-{version - 1}.backup").exists()
+
+
+@contextlib.contextmanager
+def _schema_of(version: int) -> Iterator[None]:
+    """A program whose schema is so many steps ahead. Each copies something and writes every row of the log again."""
+    known, steps = schema.SCHEMA_VERSION, schema.MIGRATIONS
+    more = {
+        step: f"CREATE TABLE migrated_{step} AS SELECT rev, key FROM log; UPDATE log SET value = value"
+        for step in range(known, version)
+    }
+    vars(schema).update(SCHEMA_VERSION=version, MIGRATIONS={**steps, **more})
+    try:
+        yield
+    finally:
+        vars(schema).update(SCHEMA_VERSION=known, MIGRATIONS=steps)
+
+
+@pytest.fixture
+def directory() -> Iterator[pathlib.Path]:
+    """In memory: what a real disk does is modelled, and thousands of syncs would only take long."""
+    made = pathlib.Path(tempfile.mkdtemp(dir="/dev/shm" if pathlib.Path("/dev/shm").is_dir() else None))
+    yield made
+    shutil.rmtree(made)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120 + ROUNDS)
+async def test_nothing_acknowledged_is_lost_to_a_power_cut(directory: pathlib.Path) -> None:
+    print(f"HANDFAST_SEED={SEED}")
+    story = Story(directory)
+    for _ in range(ROUNDS):
+        await story.round()
+    assert story.judge.heard > 5 * ROUNDS
+    # The cuts reached what they are there for.
+    assert story.floor > 0
+    assert story.version > schema.SCHEMA_VERSION
+    assert story.cut_during_open > ROUNDS // 50
+
+
+async def fails_within(story: Story, rounds: int) -> str:
+    for _ in range(rounds):
+        try:
+            await story.round()
+        except (AssertionError, protocol.StoreCorrupt) as found:
+            return str(found)
+    pytest.fail(f"{rounds} power cuts took nothing away: the harness shows nothing")
+
+
+@pytest.mark.slow
+async def test_without_full_syncing_acknowledged_writes_are_lost(
+    directory: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = file.OpenFile._connect
+
+    def connect(self: file.OpenFile, flags: int) -> apsw.Connection:
+        connection = plain(self, flags)
+        connection.pragma("synchronous", "NORMAL")
+        return connection
+
+    monkeypatch.setattr(file.OpenFile, "_connect", connect)
+    assert "was acknowledged" in await fails_within(Story(directory), 30)
+
+
+@pytest.mark.slow
+async def test_on_a_disk_that_forgets_directories_a_store_is_lost(directory: pathlib.Path) -> None:
+    lost = await fails_within(Story(directory, forgets_directories=True), 30)
+    # All of it, the write-ahead log, or the file but not its log.
+    assert any(part in lost for part in ("the whole store is gone", "was acknowledged", "the file is missing")), lost
