@@ -7,6 +7,7 @@ Files that change while it runs are taken up within seconds, without a connectio
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import importlib.metadata
 import math
@@ -33,7 +34,7 @@ from handfast.apiserver import (
 )
 from handfast.apiserver import limits as limits_module
 from handfast.apiserver.access import bonds, bootstrap_presence
-from handfast.apiserver.state import compaction, envelope, replica, storage
+from handfast.apiserver.state import compaction, envelope, lineage, replica, storage
 from handfast.apiserver.verbs import (
     actions,
     definitions,
@@ -119,6 +120,7 @@ class ApiServer:
         self._advertise = options.advertise
         self._group = tasks.Group("apiserver")
         self._stopping = False
+        self.lineage = lineage.Lineage(store, place.store_seen, sealer)
         self.replica = replica.Replica(store, envelopes)
         self.storage = storage.Storage(store, envelopes, self.replica)
         self.table = kinds.Table((*kinds.builtin(), *handfast_kinds.rows()))
@@ -246,14 +248,7 @@ class ApiServer:
             {kind: functools.partial(self._bootstrap_watches, kind) for kind in bootstrap_presence.KINDS},
         )
 
-    def _gauges(self) -> None:
-        self._bootstrap_gauges()
-        self.metrics.gauge("apiserver_current_connections", "Open connections.", lambda: self.listener.connections)
-        self.metrics.gauge("apiserver_longrunning_requests", "Open watches.", lambda: len(self.hub))
-        self.metrics.gauge("handfast_watchers_dropped", "Watchers dropped for being slow.", lambda: self.hub.dropped)
-        self.metrics.gauge(
-            "handfast_connections_refused", "Connections over the limits.", lambda: self.listener.refused
-        )
+    def _store_gauges(self) -> None:
         self.metrics.gauge(
             "handfast_store_free_bytes",
             "Free space of the store's file system.",
@@ -274,6 +269,26 @@ class ApiServer:
             "Writes refused because the disk is full.",
             lambda: self._store.room().refused,
         )
+        self.metrics.counter(
+            "handfast_store_writes_uncertain",
+            "Writes whose answer the store did not give; each was read again.",
+            lambda: self.storage.uncertain,
+        )
+        self.metrics.counter(
+            "handfast_store_writes_unknown",
+            "Writes answered with 504: whether they were done is not known.",
+            lambda: self.storage.unknown,
+        )
+
+    def _gauges(self) -> None:
+        self._bootstrap_gauges()
+        self._store_gauges()
+        self.metrics.gauge("apiserver_current_connections", "Open connections.", lambda: self.listener.connections)
+        self.metrics.gauge("apiserver_longrunning_requests", "Open watches.", lambda: len(self.hub))
+        self.metrics.gauge("handfast_watchers_dropped", "Watchers dropped for being slow.", lambda: self.hub.dropped)
+        self.metrics.gauge(
+            "handfast_connections_refused", "Connections over the limits.", lambda: self.listener.refused
+        )
         unread = self.listener.unread
         self.metrics.gauge("handfast_unread_answer_bytes", "Held for answers not read yet.", unread.held)
         self.metrics.counter(
@@ -292,6 +307,7 @@ class ApiServer:
 
     async def start(self) -> None:
         """Load, make what a new cluster starts with, then accept."""
+        await self.lineage.begin()
         await self.replica.load()
         self.customs.load()
         self.guard.load()
@@ -300,6 +316,7 @@ class ApiServer:
         self._group.start(self.hub.bookmarks(), name="bookmarks")
         self._group.start(self.customs.run(), name="customs")
         self._group.start(compaction.run(self.storage, self._clock), name="compaction")
+        self._group.start(self.lineage.keep(self._clock), name="lineage")
         # Endpoints cannot hold names. Kubernetes' validation forbids loopback addresses, but on one machine that is the truth.
         hosts = addresses.ip_hosts((*self._advertise, self.address[0]))
         await first_objects.ensure(self.storage, self._clock, hosts, self.address[1])
@@ -335,6 +352,8 @@ class ApiServer:
         self._aside.close()
         if self.audit is not None:
             await asyncio.to_thread(self.audit.writer.close)
+        with contextlib.suppress(errors.Unavailable):
+            await self.lineage.seen(await self._store.current_revision())
         await self._store.close()
 
 

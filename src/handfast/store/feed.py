@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Watches of the SQLite engine: history from the log first, then commits as they come, without gap or repetition.
+"""Watches of an engine: history from the store first, then writes as they come, without gap or repetition.
 
-It runs on the event loop's thread only and does not touch the database: it is given a function that reads history.
+It runs on the event loop's thread only and touches no store: it is given a function that reads history.
 
-A watch keeps a bounded number of undelivered events. Beyond that it drops them and reads them from the log again
+A watch keeps a bounded number of undelivered events. Beyond that it drops them and reads them from the store again
 when its consumer asks: a slow consumer costs reads, never memory and never events. Only if compaction has meanwhile
 passed the point it had reached does it end, with `Compacted`.
 """
@@ -12,16 +12,26 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 
 from handfast import errors
 from handfast.store import protocol
-from handfast.store.sqlite import reader
 
 PENDING_EVENTS = 4096
 PENDING_BYTES = 16 * 2**20
 
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """Events of a prefix, all there are up to `revision`; `complete` if that was the end of them."""
+
+    events: Sequence[protocol.Event]
+    revision: int
+    complete: bool
+
+
 # Answers no further than the feed has passed on by then, so that `_head` never lies behind what was read.
-ReadHistory = Callable[[str, int], Awaitable[reader.History]]
+ReadHistory = Callable[[str, int], Awaitable[History]]
 
 
 class Feed:
