@@ -101,6 +101,13 @@ def unavailable(path: str, error: apsw.Error) -> protocol.StoreUnavailable:
     return protocol.StoreUnavailable(f"{path}: {error}")
 
 
+def uncertain(path: str, error: apsw.IOError) -> protocol.StoreUncertain:
+    """The disk took a commit and then failed to sync it: after a restart it may be found there."""
+    return protocol.StoreUncertain(
+        f"{path}: the disk failed, and may have kept this write: {error}", hint="look at the kernel's log"
+    )
+
+
 @contextlib.contextmanager
 def _as_unavailable(path: str) -> Iterator[None]:
     try:
