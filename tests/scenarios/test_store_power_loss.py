@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import os
 import pathlib
 import random
@@ -43,7 +44,9 @@ class Story:
         self.disk = power.Disk(directory / "0", forgets_directories=forgets_directories)
         self.disk.lay_out()
         self.judge = acknowledged.Judge()
-        self.rounds = self.cut_during_open = 0
+        self.rounds = self.cut_during_open = self.cut_during_checkpoint = 0
+        self.identity = ""
+        self.noted = self.epoch = 0
         self.version = schema.SCHEMA_VERSION
         self.floor = 0
         # All that was ever found on the disk, and all that a watch has shown.
@@ -55,18 +58,23 @@ class Story:
         if self.choice.random() < 0.3:
             self.version += 1
         self.disk.cut_at = self.disk.operations + self.choice.randrange(1, longest)
-        with powered.powered(self.disk), _schema_of(self.version):
+        folds_often = self.choice.random() < 0.5
+        with powered.powered(self.disk), _schema_of(self.version), _folding(25 if folds_often else 1000):
             await self._live()
+        self.cut_during_checkpoint += self.disk.is_unsynced(NAME)
         self.rounds += 1
         root = self.directory / str(self.rounds)
-        if self.choice.random() < 0.2:
+        killed = self.choice.random() < 0.2
+        if killed:
             after = self.disk.after_kill(root)
         else:
             after = self.disk.after_power_loss(root, self.choice.choice(SURVIVALS), self.choice)
         shutil.rmtree(self.disk.root)
         self.disk = after
         after.lay_out()
-        self._look()
+        if not killed:
+            # What only a killed process left behind nobody has seen yet.
+            self._look()
 
     async def _live(self) -> None:
         path = str(self.disk.root / NAME)
@@ -77,7 +85,7 @@ class Story:
             self.cut_during_open += 1
         watch = asyncio.create_task(self._follow(store, await store.current_revision()))
         work = [asyncio.create_task(self._write(store, writer)) for writer in range(WRITERS)]
-        work.append(asyncio.create_task(self._compact(store)))
+        work += [asyncio.create_task(self._compact(store)), asyncio.create_task(self._note(store))]
         try:
             async with asyncio.timeout(60):
                 ended, _ = await asyncio.wait(
@@ -123,6 +131,21 @@ class Story:
             if not self.disk.is_off:
                 self.floor = max(self.floor, floor)
 
+    async def _note(self, store: engine.SqliteStore) -> None:
+        """Notes and the epoch have no revision, and are acknowledged all the same."""
+        number = self.noted
+        while True:
+            number += 1
+            await store.set_note("number", str(number))
+            if not self.disk.is_off:
+                self.noted = number
+                self.identity = store.identity
+            if self.choice.random() < 0.05:
+                epoch = await store.raise_epoch(10)
+                if not self.disk.is_off:
+                    self.epoch = epoch
+            await asyncio.sleep(0.001)
+
     def _look(self) -> None:
         """Judge a copy, so that recovery is the next process's own work."""
         if not (self.disk.root / NAME).exists():
@@ -140,9 +163,18 @@ class Story:
             mark = "-" if event.value is None else event.value[: acknowledged.MARK].decode()
             assert revision in self.history or revision < found.floor, "seen, and then lost"
             assert self.history.get(revision, ("", event.key, mark))[1:] == (event.key, mark)
+        self._look_at_notes(database)
         self._look_at_migrations(database, copy)
         database.close()
         shutil.rmtree(copy)
+
+    def _look_at_notes(self, database: apsw.Connection) -> None:
+        assert self.identity in {"", schema.read_note(database, schema.IDENTITY)}
+        noted = int(schema.read_note(database, "number") or 0)
+        assert noted >= self.noted, f"the note {self.noted} was acknowledged, {noted} is there"
+        epoch = schema.read_state(database).epoch_offset
+        assert epoch >= self.epoch, f"the epoch {self.epoch} was acknowledged, {epoch} is there"
+        self.noted, self.epoch = noted, epoch
 
     def _look_at_migrations(self, database: apsw.Connection, directory: pathlib.Path) -> None:
         version = schema.read_meta(database)["schema_version"]
@@ -175,6 +207,20 @@ def _schema_of(version: int) -> Iterator[None]:
         vars(schema).update(SCHEMA_VERSION=known, MIGRATIONS=steps)
 
 
+@contextlib.contextmanager
+def _folding(pages: int) -> Iterator[None]:
+    """The write-ahead log is folded into the file after so many pages: every thousand a checkpoint is rare in a short life."""
+
+    def hook(connection: apsw.Connection) -> None:
+        connection.wal_autocheckpoint(pages)
+
+    apsw.connection_hooks.append(hook)
+    try:
+        yield
+    finally:
+        apsw.connection_hooks.remove(hook)
+
+
 @pytest.fixture
 def directory() -> Iterator[pathlib.Path]:
     """In memory: what a real disk does is modelled, and thousands of syncs would only take long."""
@@ -195,6 +241,49 @@ async def test_nothing_acknowledged_is_lost_to_a_power_cut(directory: pathlib.Pa
     assert story.floor > 0
     assert story.version > schema.SCHEMA_VERSION
     assert story.cut_during_open > ROUNDS // 50
+    assert story.cut_during_checkpoint > ROUNDS // 50
+    print(
+        f"{story.judge.heard} writes, {story.cut_during_open} cuts while opening, {story.cut_during_checkpoint} in a checkpoint"
+    )
+
+
+async def entries_of(path: pathlib.Path) -> list[protocol.Entry]:
+    store = await engine.open_store(str(path))
+    try:
+        return list((await store.list_at("")).entries)
+    finally:
+        await store.close()
+
+
+@pytest.mark.slow
+async def test_what_is_shown_after_a_kill_outlives_a_power_cut(directory: pathlib.Path) -> None:
+    """A killed process may leave a commit in the log that it had not synced. Whoever opens the store next shows it."""
+    shown_at: list[int] = []
+    for cut_at in itertools.count(1):
+        disk = power.Disk(directory / f"{cut_at}")
+        disk.lay_out()
+        disk.cut_at = cut_at
+        with powered.powered(disk):
+            store = await engine.open_store(str(disk.root / NAME))
+            await store.create("a", b"1")
+            await store.create("b", b"2")
+            await store.close()
+        killed = disk.after_kill(directory / f"{cut_at}-killed")
+        killed.lay_out()
+        # It dies, too, before it has closed the store.
+        with powered.powered(killed):
+            store = await engine.open_store(str(killed.root / NAME))
+            killed.cut_at = killed.operations + 1
+            shown = list((await store.list_at("")).entries)
+            await store.close()
+        left = killed.after_power_loss(directory / f"{cut_at}-left", "nothing", random.Random(0))
+        left.lay_out()
+        assert await entries_of(left.root / NAME) == shown, f"killed at operation {cut_at}"
+        shown_at.append(len(shown))
+        if not disk.is_off:
+            break
+    assert shown_at == sorted(shown_at)
+    assert {0, 1, 2} == set(shown_at)
 
 
 async def fails_within(story: Story, rounds: int) -> str:

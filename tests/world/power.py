@@ -112,6 +112,10 @@ class Disk:
         """What a process would find."""
         return {name: bytes(content.now()) for name, content in self._names.items()}
 
+    def is_unsynced(self, name: str) -> bool:
+        """Whether something was written to a file that a power cut may take away."""
+        return name in self._names and bool(self._names[name].unsynced)
+
     def after_power_loss(self, root: pathlib.Path, survival: Survival, choice: random.Random) -> Disk:
         """The disk when power is back: all that is there was read from the platters, so it is durable."""
         names: dict[str, Content | None] = dict(self._synced_names)
