@@ -126,7 +126,7 @@ async def test_an_update_on_the_way_to_a_delete_is_an_update(store: protocol.Sto
 async def test_with_space_nothing_is_refused_for_it(store: protocol.Store) -> None:
     await store.create("a", b"1")
     room = store.room()
-    assert (room.free_bytes > 0, room.full, room.refused) == (True, False, 0)
+    assert (room.free_bytes is None or room.free_bytes > 0, room.full, room.refused) == (True, False, 0)
 
 
 @pytest.mark.parametrize("expected", [-1, 0, 99, 2**63 - 1])
@@ -436,17 +436,15 @@ async def test_an_acknowledged_write_is_in_every_later_answer(store: protocol.St
 
 
 async def test_no_answer_is_ahead_of_the_current_revision(store: protocol.Store) -> None:
-    async def read(pages: list[int]) -> None:
+    async def read(number: int) -> int:
         page = await store.list_at("", limit=1)
-        pages.append(page.revision)
         assert page.revision <= await store.current_revision()
         watch = store.watch("", after=page.revision)
-        last = await store.create(f"after/{page.revision}/{len(pages)}", b"")
+        last = await store.create(f"after/{number}", b"")
         assert all(event.revision > page.revision for event in await collect(watch, last))
+        return page.revision
 
-    pages: list[int] = []
-    await asyncio.gather(*(store.create(f"k{n}", b"") for n in range(50)), *(read(pages) for _ in range(30)))
-    assert len(pages) == 30
+    await asyncio.gather(*(store.create(f"k{n}", b"") for n in range(50)), *(read(number) for number in range(30)))
 
 
 # Compaction: floor F means that lists at F and watches after F work, and earlier ones do not

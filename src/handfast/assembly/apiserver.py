@@ -251,8 +251,8 @@ class ApiServer:
     def _store_gauges(self) -> None:
         self.metrics.gauge(
             "handfast_store_free_bytes",
-            "Free space of the store's file system.",
-            lambda: self._store.room().free_bytes,
+            "Free space of the store's file system, where the store tells it.",
+            lambda: math.nan if (free := self._store.room().free_bytes) is None else free,
         )
         self.metrics.gauge(
             "handfast_store_reserve_bytes",

@@ -42,6 +42,8 @@ class Feed:
         self.read_history = read_history
         self._watches: dict[LogWatch, None] = {}
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
+        # Why there will be no more events.
+        self.ended: protocol.StoreUnavailable | None = None
 
     def watch(self, prefix: str, after: int) -> LogWatch:
         opened = LogWatch(self, prefix, after)
@@ -76,12 +78,13 @@ class Feed:
             self._waiting.append((revision, future))
             await future
 
-    def close(self) -> None:
+    def close(self, why: protocol.StoreUnavailable | None = None) -> None:
+        self.ended = why
         for watch in list(self._watches):
             watch.close()
         for _, future in self._waiting:
             if not future.done():
-                future.set_exception(protocol.StoreUnavailable("the store is closed"))
+                future.set_exception(why or protocol.StoreUnavailable("the store is closed"))
         self._waiting = []
 
 
@@ -143,7 +146,7 @@ class LogWatch:
             else:
                 self._wake = asyncio.get_running_loop().create_future()
                 await self._wake
-        raise protocol.StoreUnavailable("the watch is closed")
+        raise self._feed.ended or protocol.StoreUnavailable("the watch is closed")
 
     async def _catch_up(self) -> Sequence[protocol.Event]:
         """Read from the log, collecting meanwhile what is committed; at its end the two meet, and overlap."""

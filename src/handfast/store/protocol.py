@@ -76,9 +76,12 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """The space a store has: free on its file system, kept for removals, whether it counts as full, writes refused so far."""
+    """The space a store has: free, kept for removals, whether it counts as full, writes refused so far.
 
-    free_bytes: int
+    A store that does not tell how much is free has None.
+    """
+
+    free_bytes: int | None
     reserve_bytes: int
     full: bool
     refused: int
@@ -249,3 +252,18 @@ class Store(Protocol):
         ...
 
     async def close(self) -> None: ...
+
+
+def require_key(key: str) -> None:
+    """Return if every engine can have this key, else Misuse."""
+    if not key:
+        raise errors.Misuse("key: must not be empty")
+    require_text(key)
+
+
+def require_text(text: str) -> None:
+    """Return if this can be a key, or the beginning of one, else Misuse."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise errors.Misuse(f"key or prefix {text!r}: not encodable as UTF-8") from error

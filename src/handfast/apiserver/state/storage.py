@@ -265,5 +265,9 @@ class Storage:
             items.append(items_module.Item(space, name, entry.revision + offset, payload))
         return items, page.more
 
+    async def floor(self) -> int:
+        """The store's compaction floor, as a revision."""
+        return await self._store.floor()
+
     async def compact(self, version: int) -> None:
         await self._store.compact(version - self._store.epoch_offset)

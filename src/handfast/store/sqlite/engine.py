@@ -80,14 +80,14 @@ class SqliteStore:
         return (await self._read(schema.read_state)).floor
 
     async def get(self, key: str) -> protocol.Entry | None:
-        _check_key(key)
+        protocol.require_key(key)
         entry, seen = await self._read(reader.get, key)
         await self._feed.reached(seen)
         return entry
 
     async def list_at(self, prefix: str, *, revision: int = 0, after: str = "", limit: int = 0) -> protocol.Page:
-        _check_text(prefix)
-        _check_text(after)
+        protocol.require_text(prefix)
+        protocol.require_text(after)
         if limit < 0:
             raise errors.Misuse(f"limit: {limit} is negative; 0 means no limit")
         query = reader.ListQuery(prefix, revision, after, limit)
@@ -96,21 +96,21 @@ class SqliteStore:
         return page
 
     async def create(self, key: str, value: bytes) -> int:
-        _check_key(key)
+        protocol.require_key(key)
         return await self._writer.submit(lambda transaction: transaction.create(key, value), len(value), adds=True)
 
     async def update(self, key: str, value: bytes, *, expected: int, removing: bool = False) -> int:
-        _check_key(key)
+        protocol.require_key(key)
         return await self._writer.submit(
             lambda transaction: transaction.update(key, value, expected), len(value), adds=not removing
         )
 
     async def delete(self, key: str, *, expected: int) -> int:
-        _check_key(key)
+        protocol.require_key(key)
         return await self._writer.submit(lambda transaction: transaction.delete(key, expected))
 
     def watch(self, prefix: str, *, after: int) -> feeds.LogWatch:
-        _check_text(prefix)
+        protocol.require_text(prefix)
         self._check_open()
         return self._feed.watch(prefix, after)
 
@@ -187,16 +187,3 @@ class SqliteStore:
             return await loop.run_in_executor(self._reads, lambda: question(self._file.reading, *args, **kwargs))
         except apsw.Error as error:
             raise sqlite_file.unavailable(self._file.path, error) from error
-
-
-def _check_key(key: str) -> None:
-    if not key:
-        raise errors.Misuse("key: must not be empty")
-    _check_text(key)
-
-
-def _check_text(text: str) -> None:
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise errors.Misuse(f"key or prefix {text!r}: not encodable as UTF-8") from error
