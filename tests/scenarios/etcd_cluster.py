@@ -8,11 +8,13 @@ failed. Their data is in memory: what etcd keeps when power is lost is etcd's ma
 from __future__ import annotations
 
 import contextlib
+import ipaddress
 import json
 import os
 import pathlib
 import shutil
 import signal
+import ssl
 import subprocess
 import tempfile
 import time
@@ -22,6 +24,10 @@ from typing import Any
 
 import pytest
 
+from handfast.pki import authority, keys, names, profiles
+from handfast.runtime import addresses, clock
+from handfast.store.etcd import place as places
+from handfast.wire import etcd_client
 from tests.scenarios import pod_network
 
 CLIENT_PORT, PEER_PORT = 2379, 2380
@@ -47,14 +53,16 @@ class Member:
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
-    def endpoint(self) -> str:
-        return f"{self.ip}:{CLIENT_PORT}"
+    def address(self) -> addresses.Address:
+        return addresses.Address(self.ip, CLIENT_PORT)
 
     def start(self, cluster: str) -> None:
-        client, peer = f"http://{self.endpoint}", f"http://{self.ip}:{PEER_PORT}"
+        client, peer = f"https://{self.address}", f"http://{self.ip}:{PEER_PORT}"
         settings = {
             "name": self.name,
             "data-dir": self._home / self.name,
+            "cert-file": self._home / "server.crt",
+            "key-file": self._home / "server.key",
             "listen-client-urls": client,
             "advertise-client-urls": client,
             "listen-peer-urls": peer,
@@ -84,9 +92,10 @@ class Member:
 
     def status(self) -> dict[str, Any] | None:
         """What it says of itself and its leader; None if it does not answer."""
-        url = f"http://{self.endpoint}/v3/maintenance/status"
+        url = f"https://{self.address}/v3/maintenance/status"
+        believing = ssl.create_default_context(cafile=str(self._home / "ca.crt"))
         try:
-            with urllib.request.urlopen(urllib.request.Request(url, b"{}"), timeout=1) as answer:
+            with urllib.request.urlopen(urllib.request.Request(url, b"{}"), timeout=1, context=believing) as answer:
                 said: dict[str, Any] = json.load(answer)
                 return said
         except (OSError, ValueError):
@@ -101,13 +110,27 @@ class Cluster:
         self.members = [Member(network, f"m{number}", home) for number in range(3)]
         self.peers = ",".join(f"{member.name}=http://{member.ip}:{PEER_PORT}" for member in self.members)
 
-    @property
-    def endpoints(self) -> str:
-        return ",".join(member.endpoint for member in self.members)
+    def place(self, first: int = 0) -> places.Place:
+        """Where a store is, for a server that asks this member first."""
+        order = [*self.members[first:], *self.members[:first]]
+        return places.Place(tuple(member.address for member in order), "histories")
+
+    def access(self) -> etcd_client.Access:
+        return etcd_client.Access(ca_file=str(self.home / "ca.crt"))
 
     def start(self) -> None:
+        self._certify()
         for member in self.members:
             member.start(self.peers)
+
+    def _certify(self) -> None:
+        now, key = clock.SystemClock().now(), keys.generate()
+        ca = authority.self_signed_ca(names.Subject(common_name="etcd-ca"), keys.generate(), now)
+        sans = names.Sans(ip=tuple(ipaddress.ip_address(member.ip) for member in self.members))
+        issued = ca.issue(key.public, names.Subject(common_name="etcd"), sans, profiles.APISERVER_SERVING, now)
+        (self.home / "ca.crt").write_bytes(ca.pem)
+        (self.home / "server.crt").write_bytes(issued.pem)
+        (self.home / "server.key").write_bytes(key.to_pem())
 
     def leader(self) -> Member:
         """The one that most follow, when there is one."""

@@ -23,11 +23,10 @@ SECONDS = float(os.environ.get("HANDFAST_HISTORY_SECONDS", "0"))
 
 
 async def until_through(recorder: recording.Recorder, count: int) -> None:
-    """Until so many operations have come through, and so long as somebody asked for."""
-    wanted = recorder.done + count
+    """Until so many operations were answered, and so long as somebody asked for."""
     async with asyncio.timeout(SECONDS + 60):
         await asyncio.sleep(SECONDS)
-        while recorder.done < wanted:
+        while recorder.done.total() < count:
             await asyncio.sleep(0.05)
 
 

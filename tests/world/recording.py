@@ -8,6 +8,7 @@ was lost they note that it is uncertain, and read on. A watch that ends goes on 
 from __future__ import annotations
 
 import asyncio
+import collections
 import contextlib
 import random
 import time
@@ -23,14 +24,17 @@ PAUSE = 0.05
 
 
 class Recorder:
-    """What was noted so far, and how many operations were answered."""
+    """What was noted so far."""
 
-    def __init__(self, keys: int = 24) -> None:
-        self.keys = [f"/register/{number}" for number in range(keys)]
+    def __init__(self, keys: int = 24, *, prefix: str = "/register") -> None:
+        self._prefix = prefix
+        self.keys = [f"{prefix}/{number}" for number in range(keys)]
         self.operations: list[Operation] = []
         self.readings: list[Reading] = []
         self.watched: list[tuple[str, int, list[Batch]]] = []
-        self.done = 0
+        # How many operations each store has answered.
+        self.done: collections.Counter[protocol.Store] = collections.Counter()
+        self._ending = False
 
     def history(self) -> History:
         watches = [Watch(prefix, after, batches) for prefix, after, batches in self.watched]
@@ -44,18 +48,17 @@ class Recorder:
         """Clients of these stores, one after the other, work while the block runs; then all is read once more, and watched to its end."""
         after = await stores[0].current_revision()
         watching = [
-            asyncio.create_task(self._watch(stores[number % len(stores)], f"/register{'/1' * (number % 2)}", after))
+            asyncio.create_task(
+                self._watch(stores[number % len(stores)], f"{self._prefix}{'/1' * (number % 2)}", after)
+            )
             for number in range(WATCHERS)
         ]
         work = [asyncio.create_task(self._work(stores[number % len(stores)], number)) for number in range(WRITERS)]
         try:
             yield
-            for task in work:
-                task.cancel()
-            # A write that is cut short here may have happened.
-            ended = await asyncio.gather(*work, return_exceptions=True)
-            assert all(isinstance(end, asyncio.CancelledError) for end in ended), ended
+            self._ending = True
             async with asyncio.timeout(patience):
+                await asyncio.gather(*work)
                 await self._look_at_the_end(stores)
             assert not any(task.done() for task in watching), [task.exception() for task in watching if task.done()]
         finally:
@@ -76,7 +79,7 @@ class Recorder:
         choice = random.Random()
         known: dict[str, int] = {}
         count = 0
-        while True:
+        while not self._ending:
             key = choice.choice(self.keys)
             what = choice.random()
             if what < 0.1 or key not in known:
@@ -87,7 +90,7 @@ class Recorder:
                 count += 1
                 value = None if known[key] and what > 0.9 else b"%d-%d" % (number, count)
                 through = await self._write(store, key, value, known)
-            self.done += through
+            self.done[store] += through
             # Reads of SQLite may be answered without a turn of the loop.
             await asyncio.sleep(0 if through else PAUSE)
 
