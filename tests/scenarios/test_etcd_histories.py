@@ -10,12 +10,14 @@ repetition, revisions that never go back. Writes of which nobody could say are c
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
+from handfast.store import protocol
 from handfast.store.etcd import engine
 from tests.scenarios import etcd_cluster
 from tests.world import linearizability, recording
@@ -39,6 +41,14 @@ async def through(recorder: recording.Recorder, stores: Sequence[engine.EtcdStor
         await asyncio.sleep(SECONDS)
         while any(recorder.done[store] - before[store] < THROUGH for store in stores):
             await asyncio.sleep(0.05)
+
+
+async def compact(store: engine.EtcdStore) -> None:
+    """Now and then, far enough behind that no watch is overtaken while its server looks for another member."""
+    while True:
+        await asyncio.sleep(1)
+        with contextlib.suppress(protocol.StoreUnavailable, protocol.StoreUncertain):
+            await store.compact(max(await store.current_revision() - 10_000, 0))
 
 
 def kill(cluster: etcd_cluster.Cluster, leader: etcd_cluster.Member) -> Callable[[], None]:
@@ -65,6 +75,7 @@ async def test_what_clients_saw_while_the_leader_failed_can_have_been(
     stores = [await engine.open_store(cluster.place(first), cluster.access()) for first in range(3)]
     recorder = recording.Recorder(prefix=f"/{fail.__name__}")
     leader = await asyncio.to_thread(cluster.leader)
+    compacting = asyncio.create_task(compact(stores[0]))
     async with recorder.clients(stores):
         await through(recorder, stores)
         mend = fail(cluster, leader)
@@ -75,6 +86,7 @@ async def test_what_clients_saw_while_the_leader_failed_can_have_been(
             mend()
         await asyncio.to_thread(cluster.leader)
         await through(recorder, stores)
+    compacting.cancel()
     for store in stores:
         await store.close()
     found = linearizability.check(recorder.history())
