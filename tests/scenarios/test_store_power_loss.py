@@ -179,7 +179,7 @@ class Story:
     def _look_at_migrations(self, database: apsw.Connection, directory: pathlib.Path) -> None:
         version = schema.read_meta(database)["schema_version"]
         tables = {row[0] for row in database.execute("SELECT name FROM sqlite_schema WHERE name LIKE 'migrated_%'")}
-        assert tables == {f"migrated_{step}" for step in range(schema.SCHEMA_VERSION, version)}
+        assert tables == ({f"migrated_{version - 1}"} if version > schema.SCHEMA_VERSION else set())
         self.version = version
         # A step may be one of several; the backup is from before the first, and never a part of one.
         for backup in directory.glob(f"{NAME}.schema-*.backup"):
@@ -188,6 +188,8 @@ class Story:
             assert backup.name == f"{NAME}.schema-{schema.read_meta(connection)['schema_version']}.backup"
             connection.close()
             assert all(self.history.setdefault(at, write) == write for at, write in before.log.items())
+            if f".schema-{version - 1}." not in backup.name and f".schema-{version}." not in backup.name:
+                self.disk.discard(backup.name)
         backed_up = (directory / f"{NAME}.schema-{version - 1}.backup").exists()
         assert backed_up or not tables, "migrated, and the backup is missing"
 
@@ -197,7 +199,8 @@ def _schema_of(version: int) -> Iterator[None]:
     """A program whose schema is so many steps ahead. Each copies something and writes every row of the log again."""
     known, steps = schema.SCHEMA_VERSION, schema.MIGRATIONS
     more = {
-        step: f"CREATE TABLE migrated_{step} AS SELECT rev, key FROM log; UPDATE log SET value = value"
+        step: f"DROP TABLE IF EXISTS migrated_{step - 1}; CREATE TABLE migrated_{step} AS SELECT rev, key FROM log; "
+        "UPDATE log SET value = value"
         for step in range(known, version)
     }
     vars(schema).update(SCHEMA_VERSION=version, MIGRATIONS={**steps, **more})

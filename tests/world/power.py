@@ -135,6 +135,12 @@ class Disk:
         disk._synced_names, disk._unsynced_names = self._synced_names, self._unsynced_names
         return disk
 
+    def discard(self, name: str) -> None:
+        """Somebody has removed a file, long ago."""
+        self._names.pop(name)
+        self._synced_names.pop(name, None)
+        (self.root / name).unlink()
+
     def lay_out(self) -> None:
         """Put the files there for the processes that are to run. The index of the log was never synced: it is rubbish."""
         self.root.mkdir()
