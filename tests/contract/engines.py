@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from handfast.store import protocol
 from handfast.store.etcd import engine as etcd
 from handfast.store.sqlite import engine
-from handfast.wire import etcd_client
+from handfast.wire import etcd_access
 from tests.world import etcds
 
 Opener = Callable[[], Awaitable[protocol.Store]]
@@ -30,7 +30,7 @@ def etcd_engine(_directory: pathlib.Path) -> Opener:
     place = etcds.shared().place()
 
     async def opener() -> protocol.Store:
-        return await etcd.open_store(place, etcd_client.Access())
+        return await etcd.open_store(place, etcd_access.Access())
 
     return opener
 

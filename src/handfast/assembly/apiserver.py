@@ -48,6 +48,7 @@ from handfast.apiserver.verbs import (
     writes,
 )
 from handfast.assembly import guard as guard_module
+from handfast.assembly import stores
 from handfast.datadir import layout, renewal, served_files
 from handfast.pki import seal
 from handfast.rules import networks
@@ -55,10 +56,11 @@ from handfast.runtime import addresses, aside, collector, descriptors, files, lo
 from handfast.runtime import clock as clocks
 from handfast.serving import listener
 from handfast.store import protocol
-from handfast.store.sqlite import engine, space
+from handfast.store.sqlite import space
 from handfast.telemetry import health as health_module
 from handfast.telemetry import metrics as metrics_module
 from handfast.telemetry import proxy_refusals, rotating
+from handfast.wire import etcd_access
 
 _log = structlog.get_logger("handfast.apiserver")
 # Seconds that requests in flight get to end when the server stops; the supervisor allows nine altogether.
@@ -88,6 +90,7 @@ class ApiServerOptions:
     listen_fd: int | None = None
     advertise: tuple[str, ...] = ()
     store: str = ""
+    etcd: etcd_access.Access | None = None
     limits: limits_module.Limits = field(default_factory=limits_module.Limits)
     guard: guard_module.GuardOptions = field(default_factory=guard_module.GuardOptions)
     audit: AuditOptions | None = None
@@ -378,8 +381,8 @@ async def open_server(
     """A server that is not serving yet. `store` replaces the one the options name; `reserve` is kept for removals."""
     place = layout.Layout(pathlib.Path(options.directory))
     if store is None:
-        path = options.store or str(place.store("store.db"))
-        store = await engine.open_store(path, reserve=reserve, clock=clock)
+        named = options.store or stores.named(place, "store.db")
+        store = await stores.opened(named, options.etcd, reserve=reserve, clock=clock)
     return ApiServer(
         place=place,
         store=store,

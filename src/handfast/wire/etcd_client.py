@@ -22,7 +22,6 @@ from __future__ import annotations
 import asyncio
 import pathlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import grpc
@@ -30,6 +29,7 @@ import grpc.aio
 
 from handfast import errors
 from handfast.runtime import addresses, files
+from handfast.wire import etcd_access
 from handfast.wire import etcd_messages as messages
 
 # A page of a list; the caller asks for less where it was too much. gRPC's own limit is 4 MiB.
@@ -72,24 +72,13 @@ class NotSent(Failed):
     """A call that the endpoint never saw."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Access:
-    """Paths of files, and a name: how endpoints are believed, and what they are shown."""
-
-    ca_file: str | None = None
-    cert_file: str | None = None
-    key_file: str | None = None
-    username: str | None = None
-    password_file: str | None = None
-
-
 Pems = tuple[bytes | None, bytes | None, bytes | None]
 
 
 class Client:
     """Calls of one etcd; `endpoints` are tried in the order that the caller chooses."""
 
-    def __init__(self, endpoints: Sequence[addresses.Address], access: Access) -> None:
+    def __init__(self, endpoints: Sequence[addresses.Address], access: etcd_access.Access) -> None:
         self.endpoints = tuple(endpoints)
         self._access = access
         if access.ca_file is None:

@@ -28,7 +28,7 @@ from handfast.store import protocol
 from handfast.store.etcd import history, live, marks, shared_read
 from handfast.store.etcd import place as places
 from handfast.store.etcd import session as sessions
-from handfast.wire import etcd_client
+from handfast.wire import etcd_access, etcd_client
 from handfast.wire import etcd_messages as messages
 
 PAGE_ENTRIES: Final = 500
@@ -39,7 +39,7 @@ _NOTES: Final = "notes/"
 _log = structlog.get_logger("handfast.store")
 
 
-async def open_store(place: places.Place, access: etcd_client.Access, clock: clocks.Clock | None = None) -> EtcdStore:
+async def open_store(place: places.Place, access: etcd_access.Access, clock: clocks.Clock | None = None) -> EtcdStore:
     """Open the store at a place, beginning it if there is none.
 
     Raises StoreCorrupt if what is there is no store of ours, or a newer one, having changed nothing; StoreUnavailable, with

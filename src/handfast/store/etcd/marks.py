@@ -53,11 +53,16 @@ def at(key: bytes, revision: int) -> Any:
 async def read(session: sessions.Session) -> Marks | None:
     """What is written; None if there is no store yet."""
     place = session.place
-    asked = [messages.RequestOp(request_range=sessions.range_of(place.own(name))) for name in _NAMES]
-    # A transaction of reads is one quorum read.
-    answer = await session.read(messages.TxnRequest(success=asked))
-    kvs = [response.response_range.kvs for response in answer.responses]
+    asked = [sessions.range_of(place.own(name)) for name in _NAMES]
+    asked.append(sessions.range_of(place.root, range_end=place.root_end, limit=1, keys_only=True))
+    # A transaction of reads is one quorum read: what is begun at this moment is seen whole.
+    reads = [messages.RequestOp(request_range=each) for each in asked]
+    answer = await session.read(messages.TxnRequest(success=reads))
+    *kvs, anything = [response.response_range.kvs for response in answer.responses]
     if not any(kvs):
+        # 1. something else's
+        if anything:
+            raise _corrupt(place, "there are keys under the prefix, and they are no store of Handfast's")
         return None
     texts = [found[0].value.decode(errors="replace") if found else "" for found in kvs]
     numbers = dict(zip(_NAMES, texts, strict=True))
@@ -78,10 +83,6 @@ async def ensure(session: sessions.Session) -> Marks:
     place = session.place
     found = await read(session)
     if found is None:
-        everything = sessions.range_of(place.root, range_end=place.root_end, limit=1, keys_only=True)
-        # 1. something else's
-        if (await session.read(everything)).kvs:
-            raise _corrupt(place, "there are keys under the prefix, and they are no store of Handfast's")
         first = {_FORMAT: str(FORMAT), IDENTITY: secrets.token_hex(16), EPOCH: "0", FLOOR: "0"}
         # 2. together
         await session.write(
