@@ -65,10 +65,15 @@ async def compact(store: protocol.Store) -> None:
 
 
 async def opened(place: str) -> protocol.Store:
-    """The store at a path, or at a URL of etcd."""
-    if place.startswith(places.SCHEME):
-        return await etcd.open_store(places.parse(place), etcd_client.Access())
-    return await engine.open_store(place)
+    """The store at a path, or at a URL of an etcd, which may have just begun to read what it has."""
+    if not place.startswith(places.SCHEME):
+        return await engine.open_store(place)
+    async with asyncio.timeout(60):
+        while True:
+            try:
+                return await etcd.open_store(places.parse(place), etcd_client.Access())
+            except (protocol.StoreUnavailable, protocol.StoreUncertain):
+                await asyncio.sleep(0.1)
 
 
 async def victim(place: str) -> None:
