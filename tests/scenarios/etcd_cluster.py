@@ -27,7 +27,7 @@ import pytest
 from handfast.pki import authority, keys, names, profiles
 from handfast.runtime import addresses, clock
 from handfast.store.etcd import place as places
-from handfast.wire import etcd_client
+from handfast.wire import etcd_access
 from tests.scenarios import pod_network
 
 CLIENT_PORT, PEER_PORT = 2379, 2380
@@ -115,8 +115,8 @@ class Cluster:
         order = [*self.members[first:], *self.members[:first]]
         return places.Place(tuple(member.address for member in order), "histories")
 
-    def access(self) -> etcd_client.Access:
-        return etcd_client.Access(ca_file=str(self.home / "ca.crt"))
+    def access(self) -> etcd_access.Access:
+        return etcd_access.Access(ca_file=str(self.home / "ca.crt"))
 
     def start(self) -> None:
         self._certify()

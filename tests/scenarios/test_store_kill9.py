@@ -27,7 +27,7 @@ from handfast.store import protocol
 from handfast.store.etcd import engine as etcd
 from handfast.store.etcd import place as places
 from handfast.store.sqlite import engine
-from handfast.wire import etcd_client
+from handfast.wire import etcd_access
 from tests.world import acknowledged, etcds
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -71,7 +71,7 @@ async def opened(place: str) -> protocol.Store:
     async with asyncio.timeout(60):
         while True:
             try:
-                return await etcd.open_store(places.parse(place), etcd_client.Access())
+                return await etcd.open_store(places.parse(place), etcd_access.Access())
             except (protocol.StoreUnavailable, protocol.StoreUncertain):
                 await asyncio.sleep(0.1)
 
