@@ -78,25 +78,27 @@ async def test_objects_and_versions_stay_over_a_restart(tmp_path: pathlib.Path) 
 @pytest.mark.slow
 async def test_while_etcd_is_away_nothing_stale_is_served(tmp_path: pathlib.Path) -> None:
     (tmp_path / "etcd").mkdir()
-    etcd = etcds.Etcd(tmp_path / "etcd")
-    etcd.start()
-    store = await engine.open_store(etcd.place(), OPEN)
-    async with worlds.world(tmp_path / "d", store=store) as world:
-        await world.create_config_map("before", k="v")
-        etcd.kill()
-        answer = await world.get(f"{PATH}/before")
-        assert (answer.status, answer.reason) == (503, "ServiceUnavailable")
-        assert (answer.headers["Retry-After"], str(etcd.address) in answer.message) == ("1", True)
-        refused = await world.request("POST", PATH, {"metadata": {"name": "lost"}})
-        assert refused.status == 503
-        etcd.start()
-        async with asyncio.timeout(60):
-            while (answer := await world.get(f"{PATH}/before")).status != 200:
-                await asyncio.sleep(0.1)
-        assert answer.json()["data"] == {"k": "v"}
-        await world.create_config_map("after")
-        assert (await world.get(f"{PATH}/lost")).status == 404
+    with etcds.running(tmp_path / "etcd") as etcd:
+        store = await engine.open_store(etcd.place(), OPEN)
+        async with worlds.world(tmp_path / "d", store=store) as world:
+            await _go_away_and_come_back(world, etcd)
+
+
+async def _go_away_and_come_back(world: worlds.World, etcd: etcds.Etcd) -> None:
+    await world.create_config_map("before", k="v")
     etcd.kill()
+    answer = await world.get(f"{PATH}/before")
+    assert (answer.status, answer.reason) == (503, "ServiceUnavailable")
+    assert (answer.headers["Retry-After"], str(etcd.address) in answer.message) == ("1", True)
+    refused = await world.request("POST", PATH, {"metadata": {"name": "lost"}})
+    assert refused.status == 503
+    etcd.start()
+    async with asyncio.timeout(60):
+        while (answer := await world.get(f"{PATH}/before")).status != 200:
+            await asyncio.sleep(0.1)
+    assert answer.json()["data"] == {"k": "v"}
+    await world.create_config_map("after")
+    assert (await world.get(f"{PATH}/lost")).status == 404
 
 
 def served(tmp_path: pathlib.Path, *words: str) -> subprocess.CompletedProcess[str]:

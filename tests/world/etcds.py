@@ -7,6 +7,7 @@ One runs for each process of the tests, from when it is first wanted until the e
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import itertools
 import os
@@ -17,7 +18,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from handfast.runtime import addresses
 from handfast.store.etcd import place as places
@@ -72,6 +73,17 @@ class Etcd:
 
     def place(self, prefix: str = "") -> places.Place:
         return places.Place((self.address,), prefix or f"test/{next(_numbers)}")
+
+
+@contextlib.contextmanager
+def running(directory: pathlib.Path, flags: Sequence[str] = (), *, scheme: str = "http") -> Iterator[Etcd]:
+    """One that ends with the block."""
+    etcd = Etcd(directory, flags, scheme=scheme)
+    etcd.start()
+    try:
+        yield etcd
+    finally:
+        etcd.kill()
 
 
 @functools.cache

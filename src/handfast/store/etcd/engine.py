@@ -4,7 +4,8 @@
 This file puts its parts together: `session` calls, `marks` knows what the store says of itself, `live` follows,
 `history` reads the past, `shared_read` asks for the revision. What the contract says is done here by:
 
-1. Writes are transactions that compare the revision at which the key was last written; their other branch reads the key.
+1. Writes are transactions that compare the revision at which the key was last written; their other branch reads the key. One
+   that is done waits a moment for its own event, so that whoever wrote finds its copy up to date.
 2. `current_revision` is a quorum read, and returns once the watch has come that far: whoever is told it finds its copy there.
 3. Lists are read in pages of one revision, as large as their entries allow.
 4. Where the history turns out to be another one, or another server raises the epoch, the store fails for good: whoever serves
@@ -35,6 +36,8 @@ PAGE_ENTRIES: Final = 500
 PAGE_BYTES: Final = 4 << 20
 FILES_SECONDS: Final = 5.0
 _FAREWELL: Final = 5.0
+_START_SECONDS: Final = 5.0
+_START_PAUSE: Final = 0.5
 _NOTES: Final = "notes/"
 _log = structlog.get_logger("handfast.store")
 
@@ -79,7 +82,7 @@ class EtcdStore:
 
     async def begin(self) -> None:
         """See that etcd is new enough, that the store is ours, and follow it."""
-        status = await self._session.read(messages.StatusRequest())
+        status = await self._first_answer()
         live.require_new_enough(status.version, self._client.name(self._session.current))
         found = await marks.ensure(self._session)
         self._identity, self._epoch_offset, self._floor = found.identity, found.epoch_offset, found.floor
@@ -89,6 +92,17 @@ class EtcdStore:
         self._crowd.start(self._live.push())
         self._crowd.start(self._follow_files())
         _log.info("the store is in etcd", store=str(self._place), version=status.version, revision=revision)
+
+    async def _first_answer(self) -> Any:
+        """An etcd that is starting, too, gets a few seconds."""
+        until = self._clock.monotonic() + _START_SECONDS
+        while True:
+            try:
+                return await self._session.read(messages.StatusRequest())
+            except protocol.StoreUnavailable as error:
+                if error.reason != protocol.StoreUnavailable.reason or self._clock.monotonic() > until:
+                    raise
+                await self._clock.sleep(_START_PAUSE)
 
     async def _first_revision(self, revision: int) -> int:
         """An event of our own to begin at: who reads history knows by it that nothing is missing."""
@@ -317,7 +331,7 @@ class EtcdStore:
             asked = sessions.range_of(start, range_end=end, limit=count, revision=revision)
             try:
                 answer = await self._session.read(asked)
-            except protocol.StoreUnavailable:
+            except protocol.TooLarge:
                 if count == 1:
                     raise
                 size = max(count // 4, 1)
@@ -357,13 +371,32 @@ class EtcdStore:
             failure=[messages.RequestOp(request_range=sessions.range_of(place))],
         )
         with self._call():
-            answer = await self._session.write(transaction)
-        if not answer.succeeded:
-            found = self._entries(answer.responses[0].response_range)
-            raise protocol.Mismatch(key, found[0] if found else None)
+            try:
+                answer = await self._session.write(transaction)
+            except protocol.StoreFull as full:
+                return await self._done_though_full(key, expected, operation.request_put.value, full)
+            if not answer.succeeded:
+                found = self._entries(answer.responses[0].response_range)
+                raise protocol.Mismatch(key, found[0] if found else None)
+            await self._heard(answer.header.revision)
         if operation.HasField("request_put"):
             self._session.is_full = False
         return int(answer.header.revision)
+
+    async def _done_though_full(self, key: str, expected: int, value: bytes, full: protocol.StoreFull) -> int:
+        """The write that fills etcd is done, and refused nevertheless: only the key tells."""
+        try:
+            entry = await self.get(key)
+        except protocol.StoreUnavailable as error:
+            raise protocol.StoreUncertain(f"{full.message}; {error.message}") from None
+        if entry is None or entry.value != value or entry.revision <= expected:
+            raise full
+        return entry.revision
+
+    async def _heard(self, revision: int) -> None:
+        # A store that ends meanwhile has still taken the write.
+        with contextlib.suppress(protocol.StoreUnavailable):
+            await self._live.heard(revision)
 
     async def _follow_files(self) -> None:
         """Take up certificates that were renewed."""

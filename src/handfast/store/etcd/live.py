@@ -37,6 +37,8 @@ _ASKED_AGAIN: Final = 0.5
 # How long a watch may lag behind what a quorum read has seen, before another endpoint is tried; and before readers are told.
 _STALL: Final = 3.0
 REACH_SECONDS: Final = 10.0
+# How long a write waits for its own event. It is done, whatever becomes of the watch.
+_OWN_SECONDS: Final = 2.0
 _PAUSE: Final = 0.2
 _LONGEST_PAUSE: Final = 2.0
 _OLDEST: Final = (3, 4, 0)
@@ -104,6 +106,10 @@ class Live:
                 f"{self._session.place}: the watch of etcd is behind: it has revision {self._feed.revision}, etcd {revision}"
             ) from None
 
+    async def heard(self, revision: int) -> None:
+        """Wait a while for the event of a write of our own, which is on its way: whoever wrote finds its copy up to date."""
+        await self._comes_to(revision, _OWN_SECONDS)
+
     def restart(self) -> None:
         """Open the stream again."""
         if self._watching is not None:
@@ -112,7 +118,7 @@ class Live:
     async def follow(self) -> None:
         """For ever; the caller runs it as a task."""
         index, pause = self._session.current, _PAUSE
-        while True:
+        while self._feed.ended is None:
             before = self._feed.revision
             try:
                 await self._stream(index)

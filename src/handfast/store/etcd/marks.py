@@ -104,12 +104,18 @@ async def raise_epoch(session: sessions.Session, by: int, above: int, announce: 
         old = await ensure(session)
         offset = max(old.epoch_offset, above) + by
         announce(offset)
-        answer = await session.write(
-            messages.TxnRequest(
-                compare=[at(place.own(EPOCH), old.written[0]), at(place.own(FLOOR), old.written[1])],
-                success=[put(place.own(EPOCH), str(offset)), put(place.own(FLOOR), str(old.revision))],
-            )
+        raising = messages.TxnRequest(
+            compare=[at(place.own(EPOCH), old.written[0]), at(place.own(FLOOR), old.written[1])],
+            success=[put(place.own(EPOCH), str(offset)), put(place.own(FLOOR), str(old.revision))],
         )
+        try:
+            answer = await session.write(raising)
+        except (protocol.StoreFull, protocol.StoreUncertain):
+            # It may be done all the same.
+            new = await ensure(session)
+            if new.epoch_offset != offset:
+                raise
+            return new
         if answer.succeeded:
             return Marks(old.identity, offset, old.revision, answer.header.revision, (0, 0))
     raise protocol.StoreUnavailable(f"{place}: others kept changing the epoch")

@@ -4,7 +4,7 @@
 1. A read is tried at every endpoint, each for a few seconds, before it is given up.
 2. A write goes to one endpoint. Only if that never saw it, or says that it has no leader, the next one is asked.
 3. An error that etcd gives before it proposes anything means that nothing was changed. Any other error of a write is
-   `StoreUncertain`.
+   `StoreUncertain`. `StoreFull` is not to be trusted here: the write that reaches the quota is done, and answered with it.
 4. Every answer of a quorum read is compared with what was seen before: a lower revision or another cluster means that the
    history is not the one that was served. The store then fails for good, and is opened anew.
 
@@ -21,8 +21,8 @@ from handfast.store.etcd import place as places
 from handfast.wire import etcd_client
 from handfast.wire import etcd_messages as messages
 
-READ_SECONDS: Final = 3.0
-WRITE_SECONDS: Final = 6.0
+READ_SECONDS: Final = 5.0
+WRITE_SECONDS: Final = 7.0
 _TOO_LARGE: Final = ("request is too large", "larger than max")
 _LOGIN: Final = frozenset({"UNAUTHENTICATED", "PERMISSION_DENIED"})
 _LOGIN_WORDS: Final = ("authentication failed", "user name", "auth")
@@ -43,6 +43,8 @@ class Session:
         self.client = client
         self.place = place
         self._fail = fail
+        # Where there is another endpoint to ask, one that is frozen is left sooner.
+        self._haste = 2 if len(client.endpoints) > 1 else 1
         # The endpoint that answered last.
         self.current = 0
         # 4. how far the history had come when it was last looked at, and whose it was
@@ -62,11 +64,13 @@ class Session:
         for remaining in reversed(range(len(self.client.endpoints))):
             index = self.current
             try:
-                answer = await self.client.call(index, message, READ_SECONDS)
+                answer = await self.client.call(index, message, READ_SECONDS / self._haste)
             except etcd_client.Failed as failed:
                 if failed.code == "OUT_OF_RANGE":
                     raise OutOfRange(compacted="compacted" in failed.text) from None
-                if _is_login(failed) or _is_too_large(failed) or not remaining:
+                if _is_too_large(failed):
+                    raise protocol.TooLarge(failed.message) from None
+                if _is_login(failed) or not remaining:
                     raise _unavailable(failed) from None
                 self.turn(index)
             else:
@@ -79,7 +83,7 @@ class Session:
         for remaining in reversed(range(len(self.client.endpoints))):
             index = self.current
             try:
-                answer = await self.client.call(index, message, WRITE_SECONDS)
+                answer = await self.client.call(index, message, WRITE_SECONDS / self._haste)
             except etcd_client.Failed as failed:
                 if not (isinstance(failed, etcd_client.NotSent) or "no leader" in failed.text):
                     raise self._refused(index, failed) from None

@@ -7,7 +7,7 @@ import asyncio
 import pathlib
 import shutil
 import signal
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import pytest
@@ -16,6 +16,7 @@ from handfast import errors
 from handfast.store import protocol
 from handfast.store.etcd import engine, live, marks
 from handfast.store.etcd import place as places
+from handfast.store.etcd import session as sessions
 from handfast.wire import etcd_access, etcd_client
 from handfast.wire import etcd_messages as messages
 from tests.world import etcds
@@ -39,6 +40,13 @@ async def store(place: places.Place) -> AsyncIterator[engine.EtcdStore]:
     opened = await engine.open_store(place, OPEN)
     yield opened
     await opened.close()
+
+
+@pytest.fixture
+def etcd(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> Iterator[etcds.Etcd]:
+    """One for this test alone, with the flags that it was given."""
+    with etcds.running(tmp_path, getattr(request, "param", ())) as started:
+        yield started
 
 
 async def raw(store: engine.EtcdStore, message: Any) -> Any:
@@ -134,8 +142,13 @@ async def test_an_epoch_that_another_server_raised_ends_the_store(store: engine.
     watch = store.watch("", after=await store.current_revision())
     other = await engine.open_store(place, OPEN)
     assert await other.raise_epoch() == protocol.EPOCH
+
+    async def follow() -> None:
+        while True:
+            await watch.next()
+
     with pytest.raises(protocol.StoreUnavailable, match="another server raised the epoch") as refusal:
-        await watch.next()
+        await asyncio.wait_for(follow(), 60)
     assert refusal.value.reason == "EpochRaised"
     with pytest.raises(protocol.StoreUnavailable, match="another server raised the epoch"):
         await store.create("a", b"")
@@ -210,9 +223,7 @@ async def test_a_write_that_etcd_finds_too_large_is_named(store: engine.EtcdStor
 
 
 @pytest.mark.slow
-async def test_a_member_that_is_killed_and_comes_back_loses_nothing(tmp_path: pathlib.Path) -> None:
-    etcd = etcds.Etcd(tmp_path)
-    etcd.start()
+async def test_a_member_that_is_killed_and_comes_back_loses_nothing(etcd: etcds.Etcd) -> None:
     store = await engine.open_store(etcd.place(), OPEN)
     watch = store.watch("", after=await store.current_revision())
     first = await store.create("a", b"1")
@@ -254,18 +265,13 @@ async def test_a_member_that_is_killed_and_comes_back_loses_nothing(tmp_path: pa
     assert {event.key for event in events} == there | {"a"}
     assert [event.revision for event in events] == sorted({event.revision for event in events})
     await store.close()
-    etcd.kill()
 
 
 @pytest.mark.slow
-async def test_a_frozen_member_is_uncertain_and_never_stale(
-    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(engine.sessions, "READ_SECONDS", 0.5)
-    monkeypatch.setattr(engine.sessions, "WRITE_SECONDS", 0.5)
-    etcd = etcds.Etcd(tmp_path)
-    etcd.start()
+async def test_a_frozen_member_is_uncertain_and_never_stale(etcd: etcds.Etcd, monkeypatch: pytest.MonkeyPatch) -> None:
     store = await engine.open_store(etcd.place(), OPEN)
+    monkeypatch.setattr(sessions, "READ_SECONDS", 0.5)
+    monkeypatch.setattr(sessions, "WRITE_SECONDS", 0.5)
     etcd.kill(signal.SIGSTOP)
     with pytest.raises(protocol.StoreUncertain):
         await store.create("a", b"1")
@@ -274,6 +280,7 @@ async def test_a_frozen_member_is_uncertain_and_never_stale(
     with pytest.raises(protocol.StoreUnavailable):
         await store.get("a")
     etcd.kill(signal.SIGCONT)
+    monkeypatch.undo()
     async with asyncio.timeout(60):
         while True:
             try:
@@ -282,13 +289,10 @@ async def test_a_frozen_member_is_uncertain_and_never_stale(
             except protocol.StoreUnavailable:
                 await asyncio.sleep(0.1)
     await store.close()
-    etcd.kill()
 
 
 @pytest.mark.slow
-async def test_an_etcd_that_went_back_ends_the_store(tmp_path: pathlib.Path) -> None:
-    etcd = etcds.Etcd(tmp_path)
-    etcd.start()
+async def test_an_etcd_that_went_back_ends_the_store(etcd: etcds.Etcd, tmp_path: pathlib.Path) -> None:
     store = await engine.open_store(etcd.place("hf"), OPEN)
     await store.create("kept", b"")
     etcd.kill()
@@ -308,7 +312,6 @@ async def test_an_etcd_that_went_back_ends_the_store(tmp_path: pathlib.Path) -> 
                     break
             await asyncio.sleep(0.1)
     await store.close()
-    etcd.kill()
 
 
 async def _write_until_taken(store: engine.EtcdStore, key: str) -> None:
@@ -325,9 +328,8 @@ async def _write_until_taken(store: engine.EtcdStore, key: str) -> None:
 
 
 @pytest.mark.slow
-async def test_a_full_etcd_takes_deletes_and_says_what_to_do(tmp_path: pathlib.Path) -> None:
-    etcd = etcds.Etcd(tmp_path, ["--quota-backend-bytes=16777216"])
-    etcd.start()
+@pytest.mark.parametrize("etcd", [["--quota-backend-bytes=16777216"]], indirect=True, ids=["16 MiB"])
+async def test_a_full_etcd_takes_deletes_and_says_what_to_do(etcd: etcds.Etcd) -> None:
     store = await engine.open_store(etcd.place("hf"), OPEN)
     revisions: dict[str, int] = {}
 
@@ -348,7 +350,6 @@ async def test_a_full_etcd_takes_deletes_and_says_what_to_do(tmp_path: pathlib.P
     assert other.identity == store.identity
     await other.close()
     await store.close()
-    etcd.kill()
 
 
 async def test_the_floor_is_raised_once_by_whoever_is_first(place: places.Place) -> None:
