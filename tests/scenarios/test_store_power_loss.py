@@ -47,7 +47,8 @@ class Story:
         self.rounds = self.cut_during_open = self.cut_during_checkpoint = 0
         self.identity = ""
         self.noted = self.epoch = 0
-        self.version = schema.SCHEMA_VERSION
+        # That of the program, and that which was last found on the disk.
+        self.version = self.stored = schema.SCHEMA_VERSION
         self.floor = 0
         # All that was ever found on the disk, and all that a watch has shown.
         self.history: dict[int, acknowledged.Write] = {}
@@ -180,18 +181,25 @@ class Story:
         version = schema.read_meta(database)["schema_version"]
         tables = {row[0] for row in database.execute("SELECT name FROM sqlite_schema WHERE name LIKE 'migrated_%'")}
         assert tables == ({f"migrated_{version - 1}"} if version > schema.SCHEMA_VERSION else set())
-        self.version = version
-        # A step may be one of several; the backup is from before the first, and never a part of one.
-        for backup in directory.glob(f"{NAME}.schema-*.backup"):
+        # One migration may have several steps: the backup is from before the first.
+        backups = {_version_of(path): path for path in directory.glob(f"{NAME}.schema-*.backup")}
+        for step, backup in backups.items():
             connection = apsw.Connection(str(backup))
             before = acknowledged.read_sqlite(connection)
-            assert backup.name == f"{NAME}.schema-{schema.read_meta(connection)['schema_version']}.backup"
+            assert schema.read_meta(connection)["schema_version"] == step
             connection.close()
             assert all(self.history.setdefault(at, write) == write for at, write in before.log.items())
-            if f".schema-{version - 1}." not in backup.name and f".schema-{version}." not in backup.name:
+        last = max((step for step in backups if step < version), default=0)
+        assert version == self.stored or last >= self.stored, "migrated, and the backup is missing"
+        assert last or not tables, "migrated, and the backup is missing"
+        for step, backup in backups.items():
+            if step < last:
                 self.disk.discard(backup.name)
-        backed_up = (directory / f"{NAME}.schema-{version - 1}.backup").exists()
-        assert backed_up or not tables, "migrated, and the backup is missing"
+        self.version = self.stored = version
+
+
+def _version_of(backup: pathlib.Path) -> int:
+    return int(backup.name.removeprefix(f"{NAME}.schema-").removesuffix(".backup"))
 
 
 @contextlib.contextmanager
