@@ -32,6 +32,7 @@ SEED = int(os.environ.get("HANDFAST_SEED", random.randrange(1 << 32)))
 WRITERS = 8
 KEYS_EACH = 3
 NAME = "store.db"
+VERSION = schema.SCHEMA_VERSION
 SURVIVALS: tuple[power.Survival, ...] = ("nothing", "something", "something", "everything")
 
 
@@ -48,8 +49,10 @@ class Story:
         self.identity = ""
         self.noted = self.epoch = 0
         # That of the program, and that which was last found on the disk.
-        self.version = self.stored = schema.SCHEMA_VERSION
+        self.version = self.stored = VERSION
         self.floor = 0
+        # A copy of the disk that was not judged yet.
+        self.left_behind: pathlib.Path | None = None
         # All that was ever found on the disk, and all that a watch has shown.
         self.history: dict[int, acknowledged.Write] = {}
         self.seen: dict[int, protocol.Event] = {}
@@ -73,8 +76,9 @@ class Story:
         shutil.rmtree(self.disk.root)
         self.disk = after
         after.lay_out()
+        # What a killed process left behind is nobody's before the next one has opened it: that one looks.
+        self.left_behind = shutil.copytree(after.root, self.directory / "copy")
         if not killed:
-            # What only a killed process left behind nobody has seen yet.
             self._look()
 
     async def _live(self) -> None:
@@ -84,6 +88,8 @@ class Story:
         store = await engine.open_store(path)
         if self.disk.is_off:
             self.cut_during_open += 1
+            self._forget()
+        self._look()
         watch = asyncio.create_task(self._follow(store, await store.current_revision()))
         work = [asyncio.create_task(self._write(store, writer)) for writer in range(WRITERS)]
         work += [asyncio.create_task(self._compact(store)), asyncio.create_task(self._note(store))]
@@ -147,13 +153,20 @@ class Story:
                     self.epoch = epoch
             await asyncio.sleep(0.001)
 
+    def _forget(self) -> None:
+        if self.left_behind is not None:
+            shutil.rmtree(self.left_behind)
+            self.left_behind = None
+
     def _look(self) -> None:
-        """Judge a copy, so that recovery is the next process's own work."""
-        if not (self.disk.root / NAME).exists():
-            assert not self.judge.heard, "the whole store is gone"
+        """Judge a copy, if it was not judged yet, so that recovery is the next process's own work."""
+        copy = self.left_behind
+        if copy is None:
             return
-        copy = self.directory / "copy"
-        shutil.copytree(self.disk.root, copy)
+        if not (copy / NAME).exists():
+            assert not self.judge.heard, "the whole store is gone"
+            self._forget()
+            return
         database = apsw.Connection(str(copy / NAME))
         found = acknowledged.read_sqlite(database)
         self.judge.judge(found)
@@ -167,7 +180,7 @@ class Story:
         self._look_at_notes(database)
         self._look_at_migrations(database, copy)
         database.close()
-        shutil.rmtree(copy)
+        self._forget()
 
     def _look_at_notes(self, database: apsw.Connection) -> None:
         assert self.identity in {"", schema.read_note(database, schema.IDENTITY)}
@@ -180,7 +193,7 @@ class Story:
     def _look_at_migrations(self, database: apsw.Connection, directory: pathlib.Path) -> None:
         version = schema.read_meta(database)["schema_version"]
         tables = {row[0] for row in database.execute("SELECT name FROM sqlite_schema WHERE name LIKE 'migrated_%'")}
-        assert tables == ({f"migrated_{version - 1}"} if version > schema.SCHEMA_VERSION else set())
+        assert tables == ({f"migrated_{version - 1}"} if version > VERSION else set())
         # One migration may have several steps: the backup is from before the first.
         backups = {_version_of(path): path for path in directory.glob(f"{NAME}.schema-*.backup")}
         for step, backup in backups.items():
@@ -195,7 +208,7 @@ class Story:
         for step, backup in backups.items():
             if step < last:
                 self.disk.discard(backup.name)
-        self.version = self.stored = version
+        self.stored = version
 
 
 def _version_of(backup: pathlib.Path) -> int:
@@ -250,7 +263,7 @@ async def test_nothing_acknowledged_is_lost_to_a_power_cut(directory: pathlib.Pa
     assert story.judge.heard > 5 * ROUNDS
     # The cuts reached what they are there for.
     assert story.floor > 0
-    assert story.version > schema.SCHEMA_VERSION
+    assert story.stored > VERSION
     assert story.cut_during_open > ROUNDS // 50
     assert story.cut_during_checkpoint > ROUNDS // 50
     print(
