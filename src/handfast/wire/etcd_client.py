@@ -86,6 +86,7 @@ class Client:
             _require_loopback(self.endpoints)
         self._pems = self._read_files()
         self._channels = [self._open(endpoint) for endpoint in self.endpoints]
+        self._methods: dict[tuple[Any, Any], Any] = {}
         self._token: str | None = None
         self._login = asyncio.Lock()
         self._old: list[Any] = []
@@ -127,6 +128,7 @@ class Client:
         # 2. new channels; what is under way on the old ones ends there
         self._pems = pems
         self._old += self._channels
+        self._methods.clear()
         self._channels = [self._open(endpoint) for endpoint in self.endpoints]
         return True
 
@@ -142,15 +144,22 @@ class Client:
             await channel.close()
 
     async def _call(self, index: int, message: Any, seconds: float, token: str | None) -> Any:
-        path, response = messages.METHODS[type(message)]
         channel = await self._connected(index, seconds)
-        call = channel.unary_unary(
-            path, request_serializer=type(message).SerializeToString, response_deserializer=response.FromString
-        )
         try:
-            return await call(message, timeout=seconds, metadata=_metadata(token))
+            return await self._method(channel, type(message))(message, timeout=seconds, metadata=_metadata(token))
         except grpc.aio.AioRpcError as error:
             raise _failed(self.name(index), error) from None
+
+    def _method(self, channel: Any, kind: Any) -> Any:
+        """What calls a method, made once for each channel."""
+        method = self._methods.get((channel, kind))
+        if method is None:
+            path, response = messages.METHODS[kind]
+            method = channel.unary_unary(
+                path, request_serializer=kind.SerializeToString, response_deserializer=response.FromString
+            )
+            self._methods[channel, kind] = method
+        return method
 
     async def _connected(self, index: int, seconds: float) -> Any:
         """The channel, once its connection stands (4)."""
@@ -171,14 +180,8 @@ class Client:
 
     async def _why(self, channel: Any) -> str:
         """What gRPC says of a connection that failed: it tells whoever calls."""
-        path, response = messages.METHODS[messages.StatusRequest]
-        call = channel.unary_unary(
-            path,
-            request_serializer=messages.StatusRequest.SerializeToString,
-            response_deserializer=response.FromString,
-        )
         try:
-            await call(messages.StatusRequest(), timeout=1.0)
+            await self._method(channel, messages.StatusRequest)(messages.StatusRequest(), timeout=1.0)
         except grpc.aio.AioRpcError as error:
             return str(error.details() or "no connection")
         return "no connection"
