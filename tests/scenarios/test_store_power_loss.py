@@ -177,6 +177,7 @@ class Story:
             mark = "-" if event.value is None else event.value[: acknowledged.MARK].decode()
             assert revision in self.history or revision < found.floor, "seen, and then lost"
             assert self.history.get(revision, ("", event.key, mark))[1:] == (event.key, mark)
+        self.seen = {revision: event for revision, event in self.seen.items() if revision >= found.floor}
         self._look_at_notes(database)
         self._look_at_migrations(database, copy)
         database.close()
