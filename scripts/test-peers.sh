@@ -27,6 +27,7 @@ command -v openssl >/dev/null 2>&1 || missing+=(openssl)
 command -v strace >/dev/null 2>&1 || missing+=(strace)
 PATH="$PATH:/usr/sbin" command -v iptables >/dev/null 2>&1 || missing+=(iptables)
 PATH="$PATH:/usr/sbin" command -v ip >/dev/null 2>&1 || missing+=(iproute2)
+PATH="$PATH:/usr/sbin" command -v mkfs.ext4 >/dev/null 2>&1 || missing+=(e2fsprogs)
 command -v systemd-analyze >/dev/null 2>&1 || missing+=(systemd)
 command -v npm >/dev/null 2>&1 || missing+=(npm nodejs)
 if [ ${#missing[@]} -eq 0 ]; then

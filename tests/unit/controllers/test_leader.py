@@ -92,6 +92,23 @@ async def test_a_silent_holder_is_succeeded_after_the_lease_has_run_out():
         assert spec(client)["leaseTransitions"] == 1
 
 
+@pytest.mark.parametrize("jump", [86400.0, -86400.0])
+async def test_a_clock_that_is_set_changes_no_leader_and_saves_none(jump: float):
+    client, clock = FakeClient(), MovableClock()
+    first, second = Candidate(client, clock, "first"), Candidate(client, clock, "second")
+    async with running(first, second) as found:
+        await passes(clock, 5)
+        clock.set_wall(jump)
+        await passes(clock, 60)
+        assert (first.states(), second.states()) == ((True, True, 1), (False, False, 0))
+        found[0].cancel()
+        await passes(clock, 12)
+        clock.set_wall(-jump)
+        assert not second.states()[0]
+        await passes(clock, 6)
+        assert second.states()[0]
+
+
 async def test_a_released_lease_is_taken_at_the_next_try():
     client, clock = FakeClient(), MovableClock()
     first, second = Candidate(client, clock, "first"), Candidate(client, clock, "second")
