@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a new cluster starts with: the four namespaces, and the Service through which Pods reach this server.
+"""What a new cluster starts with: the four namespaces, the two system priorities, and the Service through which Pods reach this server.
 
 Made when absent, at every start; the endpoints of the Service follow what is advertised. Nothing an operator made is
 overwritten.
@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from handfast.api import kinds, objects
 from handfast.api.defaulting import defaults
+from handfast.api.validation import scheduling
 from handfast.apiserver import identity
 from handfast.apiserver.state import items, storage
 from handfast.apiserver.strategy import strategies
@@ -20,6 +21,7 @@ from handfast.runtime import clock as clocks
 from handfast.store import protocol
 
 NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
+_GROUPS = frozenset({"", "discovery.k8s.io", "scheduling.k8s.io"})
 _SYSTEM = identity.User("system:apiserver", (access.MASTERS,))
 
 
@@ -29,6 +31,10 @@ def _documents(addresses: Sequence[str], port: int) -> list[tuple[str, str, obje
     port_row = {"name": "https", "port": port, "protocol": "TCP"}
     documents: list[tuple[str, str, objects.Document]] = [
         ("namespaces", "", {"metadata": {"name": name}}) for name in NAMESPACES
+    ]
+    documents += [
+        ("priorityclasses", "", {"metadata": {"name": name}, "value": value, "description": scheduling.SYSTEM_CLASS})
+        for name, value in scheduling.SYSTEM_CLASSES.items()
     ]
     service = {
         "type": "ClusterIP",
@@ -58,7 +64,7 @@ def _documents(addresses: Sequence[str], port: int) -> list[tuple[str, str, obje
 
 async def ensure(store: storage.Storage, clock: clocks.Clock, addresses: Sequence[str], port: int) -> None:
     """Create what is missing; bring the server's own endpoints up to date."""
-    rows = {kind.plural: kind for kind in kinds.builtin() if kind.group in {"", "discovery.k8s.io"}}
+    rows = {kind.plural: kind for kind in kinds.builtin() if kind.group in _GROUPS}
     for plural, namespace, document in _documents(addresses, port):
         kind = rows[plural]
         item = await store.find(kind, namespace, document["metadata"]["name"])

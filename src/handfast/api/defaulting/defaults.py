@@ -27,10 +27,17 @@ _put, _put_empty = pods.put, pods.put_empty
 
 
 def apply(kind: kinds.Kind, document: dict[str, Any]) -> None:
-    """Fill in what the kind's defaults say; a kind without a row has none."""
+    """Fill in what the kind's defaults say; a kind without a row has none. A status is always there, if only as `{}`."""
     row = _DEFAULTS.get(kind.resource)
     if row is not None:
         row(document)
+    complete_status(kind, document)
+
+
+def complete_status(kind: kinds.Kind, document: dict[str, Any]) -> None:
+    """Every object of a built-in kind that can have a status has one. A custom object has one when somebody writes it."""
+    if kind.message and kind.subresource("status") is not None:
+        _put(document, "status", {})
 
 
 def _child(parent: dict[str, Any], key: str) -> dict[str, Any]:

@@ -163,7 +163,7 @@ def test_replication_controller_takes_labels_from_its_template():
     template = {"metadata": {"labels": {"a": "b"}}}
     document = _applied("", "replicationcontrollers", {"spec": {"template": template}})
     assert document["metadata"]["labels"] == document["spec"]["selector"] == {"a": "b"}
-    assert _applied("", "replicationcontrollers", {}) == {"metadata": {}, "spec": {"replicas": 1}}
+    assert _applied("", "replicationcontrollers", {}) == {"metadata": {}, "spec": {"replicas": 1}, "status": {}}
 
 
 def test_a_job_gets_its_counts_and_labels_and_no_selector_before_it_has_a_uid():
@@ -328,3 +328,14 @@ def test_smaller_defaults():
     assert _applied("networking.k8s.io", "ingressclasses", {}) == {}
     template: dict[str, Any] = {"template": {"spec": {"containers": []}}}
     assert _applied("", "podtemplates", template)["template"]["spec"]["restartPolicy"] == "Always"
+
+
+def test_every_built_in_object_that_can_have_a_status_has_one():
+    assert _applied("networking.k8s.io", "networkpolicies", {}).get("status") is None
+    assert _applied("policy", "poddisruptionbudgets", {}) == {"status": {}}
+    assert _applied("policy", "poddisruptionbudgets", {"status": {"expectedPods": 1}}) == {
+        "status": {"expectedPods": 1}
+    }
+    custom: dict[str, Any] = {"spec": {}}
+    defaults.complete_status(sample_documents.widget(), custom)
+    assert custom == {"spec": {}}
