@@ -358,7 +358,6 @@ def served(*plurals: str) -> bool:
 MISSING: dict[str, Callable[[], bool]] = {
     "There is no OpenID Connect login": lambda: says("assembly", "oidc"),
     "the headers `X-Remote-User` and the like mean nothing": lambda: says("apiserver", "X-Remote-"),
-    "MutatingAdmissionPolicy does not exist": lambda: served("mutatingadmissionpolicies"),
     "The node agent runs no containers and makes no mirror Pods": lambda: says("node", "config.mirror"),
     "PodCertificateRequests and ClusterTrustBundles do not exist": lambda: served(
         "podcertificaterequests", "clustertrustbundles"

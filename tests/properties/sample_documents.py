@@ -92,12 +92,13 @@ _TEMPLATE: dict[str, Any] = {
 _JOB_TEMPLATE = {**_TEMPLATE, "spec": {**_TEMPLATE["spec"], "restartPolicy": "Never"}}
 _SELECTOR = {"matchLabels": _LABELS, "matchExpressions": [{"key": "app", "operator": "In", "values": ["web", "api"]}]}
 _APPS = {"replicas": 2, "selector": _SELECTOR, "template": _TEMPLATE}
+_RULE: dict[str, Any] = {"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}
 _WEBHOOK = {
     "name": "check.example.com",
     "sideEffects": "None",
     "admissionReviewVersions": ["v1"],
     "clientConfig": {"service": {"name": "hook", "namespace": "default", "path": "/check"}},
-    "rules": [{"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}],
+    "rules": [_RULE],
     "matchConditions": [{"name": "all", "expression": "true"}],
 }
 _SUBJECTS = [
@@ -128,6 +129,48 @@ _DOCUMENTS: dict[tuple[str, str], dict[str, Any]] = {
             "matchResources": {"resourceRules": _WEBHOOK["rules"]},
         },
     },
+    ("admissionregistration.k8s.io", "mutatingadmissionpolicies"): {
+        "spec": {
+            "failurePolicy": "Ignore",
+            "paramKind": {"apiVersion": "v1", "kind": "ConfigMap"},
+            "matchConstraints": {"resourceRules": [{**_RULE, "operations": ["CREATE", "UPDATE"]}]},
+            "matchConditions": [{"name": "all", "expression": "true"}],
+            "variables": [{"name": "n", "expression": "1"}],
+            "mutations": [
+                {
+                    "patchType": "ApplyConfiguration",
+                    "applyConfiguration": {"expression": "Object{metadata: Object.metadata{labels: {'n': 'x'}}}"},
+                },
+                {"patchType": "JSONPatch", "jsonPatch": {"expression": "[JSONPatch{op: 'remove', path: '/spec'}]"}},
+            ],
+            "reinvocationPolicy": "IfNeeded",
+        },
+    },
+    ("admissionregistration.k8s.io", "mutatingadmissionpolicybindings"): {
+        "spec": {
+            "policyName": "web",
+            "paramRef": {"name": "limits", "namespace": "default", "parameterNotFoundAction": "Allow"},
+            "matchResources": {"resourceRules": [_RULE]},
+        },
+    },
+    ("networking.k8s.io", "ipaddresses"): {
+        "spec": {"parentRef": {"resource": "services", "namespace": "default", "name": "web"}}
+    },
+    ("networking.k8s.io", "servicecidrs"): {
+        "spec": {"cidrs": ["192.0.2.0/24", "2001:db8::/64"]},
+        "status": {
+            "conditions": [
+                {
+                    "type": "Ready",
+                    "status": "True",
+                    "reason": "",
+                    "message": "",
+                    "lastTransitionTime": "2026-01-01T00:00:00Z",
+                }
+            ]
+        },
+    },
+    ("storage.k8s.io", "volumeattributesclasses"): {"driverName": "csi.example.com", "parameters": {"iops": "4000"}},
     ("", "namespaces"): {},
     ("", "secrets"): {"data": {"a": encoded("1")}, "stringData": {"b": "2"}},
     ("", "configmaps"): {"data": {"a": "1"}, "binaryData": {"b": encoded("2")}},
@@ -394,6 +437,9 @@ _DOCUMENTS: dict[tuple[str, str], dict[str, Any]] = {
 }
 
 
+_NAMES = {"customresourcedefinitions": "widgets.example.com", "ipaddresses": "192.0.2.1"}
+
+
 def kind(group: str, plural: str) -> kinds.Kind:
     return kinds.row(plural, group)
 
@@ -406,7 +452,7 @@ def widget(**more: Any) -> kinds.Kind:
 
 def document(row: kinds.Kind) -> dict[str, Any]:
     """A fresh copy, not defaulted."""
-    name = "widgets.example.com" if row.plural == "customresourcedefinitions" else "web"
+    name = _NAMES.get(row.plural, "web")
     metadata = {"name": name, "uid": "u1", "creationTimestamp": CREATED}
     if row.namespaced:
         metadata["namespace"] = "default"

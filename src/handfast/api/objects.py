@@ -30,6 +30,7 @@ FINALIZER_FOREGROUND = "foregroundDeletion"
 FINALIZER_ORPHAN = "orphan"
 # The address of the Service `default/kubernetes`, first of Kubernetes' usual network; serving certificates name it.
 KUBERNETES_SERVICE_IP = "10.96.0.1"
+SERVICE_RANGE = "10.96.0.0/12"
 
 # RFC 1123 and 1035, as Kubernetes reads them. `\Z`, because `$` would let a trailing newline through.
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?\Z")

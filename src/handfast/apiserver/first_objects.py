@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a new cluster starts with: the four namespaces, the two system priorities, and the Service through which Pods reach this server.
+"""What a new cluster starts with: four namespaces, two priorities, the Service through which Pods reach this server, and its range.
 
 Made when absent, at every start; the endpoints of the Service follow what is advertised. Nothing an operator made is
 overwritten.
@@ -21,7 +21,9 @@ from handfast.runtime import clock as clocks
 from handfast.store import protocol
 
 NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
-_GROUPS = frozenset({"", "discovery.k8s.io", "scheduling.k8s.io"})
+_GROUPS = frozenset({"", "discovery.k8s.io", "networking.k8s.io", "scheduling.k8s.io"})
+# What is said of the range, once, when it is made: nobody should wait for addresses out of it.
+_NOT_GIVEN = "Services get no addresses from this range: it is the one that kubeadm-config names."
 _SYSTEM = identity.User("system:apiserver", (access.MASTERS,))
 
 
@@ -43,6 +45,9 @@ def _documents(addresses: Sequence[str], port: int) -> list[tuple[str, str, obje
         "ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": port}],
     }
     documents.append(("services", "default", {"metadata": named, "spec": service}))
+    documents.append(
+        ("servicecidrs", "", {"metadata": {"name": "kubernetes"}, "spec": {"cidrs": [objects.SERVICE_RANGE]}})
+    )
     if not addresses:
         return documents
     family = "IPv4" if ipaddress.ip_address(addresses[0]).version == 4 else "IPv6"
@@ -80,10 +85,22 @@ async def _create(
     document = {"apiVersion": kind.api_version, "kind": kind.kind, **document}
     strategies.prepare_create(kind, document, namespace, _SYSTEM, clock.now())
     defaults.apply(kind, document)
+    if kind.plural == "servicecidrs":
+        document["status"] = {"conditions": [_not_ready(clock)]}
     try:
         await store.create(kind, document)
     except protocol.Mismatch:
         return  # another server was faster
+
+
+def _not_ready(clock: clocks.Clock) -> dict[str, str]:
+    return {
+        "type": "Ready",
+        "status": "False",
+        "reason": "NotAllocated",
+        "message": _NOT_GIVEN,
+        "lastTransitionTime": objects.timestamp(clock.now()),
+    }
 
 
 async def _refresh(store: storage.Storage, kind: kinds.Kind, item: items.Item, wanted: objects.Document) -> None:

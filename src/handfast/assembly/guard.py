@@ -32,6 +32,7 @@ from handfast.apiserver.admission import (
     ledger,
     limit_ranges,
     machine_settings,
+    mutating_policies,
     namespace_lifecycle,
     node_restriction,
     plugin,
@@ -173,6 +174,7 @@ class Guard:
         self.revocations.changed.append(self.standing.lost)
         self.webhooks = webhooks.Webhooks(replica, clock, table=table, count=count)
         self.admission_policies = policies.Policies(replica, table)
+        self.mutating_policies = mutating_policies.MutatingPolicies(replica, table)
         # Where work is done that would hold the loop: that of requests, too.
         self.aside = aside_module.Aside("aside")
         self._authors = policies.Authors(table, self.aside)
@@ -207,6 +209,7 @@ class Guard:
             plugin.Chain(validating_rows, context),
             self.webhooks,
             self.admission_policies,
+            self.mutating_policies,
             plugin.Chain(reserving(self._storage), context),
         )
 
@@ -217,6 +220,7 @@ class Guard:
         self._nodes.load()
         self.webhooks.load()
         self.admission_policies.load()
+        self.mutating_policies.load()
         self.client_cas.load()
         self.bootstrap_cas.load()
         self.standing.load(self._storage.replica)

@@ -142,7 +142,7 @@ def kubeadm_config(endpoint: str, version: str) -> FirstObject:
         f"kubernetesVersion: {json.dumps(version)}",
         "networking:",
         "  dnsDomain: cluster.local",
-        "  serviceSubnet: 10.96.0.0/12",
+        f"  serviceSubnet: {objects.SERVICE_RANGE}",
         "proxy: {}",
         "scheduler: {}",
     )

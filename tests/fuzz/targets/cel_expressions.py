@@ -2,7 +2,7 @@
 """CEL: a rule of a custom resource or an expression of an admission policy, on an object. The first byte picks which.
 
 1. It is refused when it is written, or evaluated; an evaluation may fail, by a refusal.
-2. What it gives is what its type says.
+2. What it gives is what its type says: a truth value, or of an expression that makes objects an apply configuration or a patch.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 
 from handfast import errors
-from handfast.api.cel import engine, expressions
+from handfast.api.cel import engine, expressions, mutations
 from handfast.api.custom import rule_values, rules, structural_schema
 from tests.fuzz import promises
 
@@ -42,6 +42,8 @@ def _read(data: bytes) -> None:
     text = data[1:].decode("utf-8", "replace")
     if data[:1] == b"p":
         _policy(text)
+    elif data[:1] == b"o":
+        _mutation(text)
     else:
         _rule(text, has_message=data[:1] == b"m")
 
@@ -65,6 +67,16 @@ def _policy(text: str) -> None:
     with contextlib.suppress(errors.Refused):
         # 2. a truth value or a refusal
         promises.require(isinstance(expression.program.is_true(values), bool), "no truth value")
+
+
+def _mutation(text: str) -> None:
+    values = engine.environment(*expressions.names(has_params=False)).values(_DATA)
+    with contextlib.suppress(errors.Refused):
+        made = mutations.configuration(expressions.configuration(text).program.evaluate(values))
+        promises.require("\0" not in repr(made), "a mark is left")
+    with contextlib.suppress(errors.Refused):
+        operations = mutations.operations(expressions.patch(text).program.evaluate(values))
+        promises.require(all(isinstance(row, dict) for row in operations), "no operations")
 
 
 run = promises.refusing(_read)

@@ -25,6 +25,7 @@ from handfast.api.cel import estimate, library, tree
 
 T = TypeVar("T")
 MAX_TEXT: Final = 16 << 10
+TOO_LONG: Final = f"the expression has more than {MAX_TEXT} characters"
 MAX_KEPT: Final = 1 << 20
 # What the smallest expression takes, in characters.
 _LEAST: Final = 256
@@ -130,7 +131,7 @@ class Environment:
     def compile(self, text: str) -> Program:
         """Raises `estimate.InvalidExpression`."""
         if len(text) > MAX_TEXT:  # 3. so many characters
-            raise estimate.InvalidExpression(f"the expression has more than {MAX_TEXT} characters")
+            raise estimate.InvalidExpression(TOO_LONG)
         try:
             compiled = self._env.compile(text)
         except (RuntimeError, TypeError, ValueError) as error:

@@ -67,8 +67,9 @@ _SUMS: Final = frozenset(
         ("timestamp", "timestamp", "_-_"),
     }
 )
+_ESCAPE: Final = "jsonpatch.escapeKey"
 _TEXTS: Final = frozenset(
-    {"charAt", "format", "join", "lowerAscii", "replace", "substring", "trim", "upperAscii", "find"}
+    {"charAt", "format", "join", "lowerAscii", "replace", "substring", "trim", "upperAscii", "find", _ESCAPE}
 )
 _NUMBERS: Final = frozenset(
     {"size", "indexOf", "lastIndexOf", "int", "compareTo", "getHours", "getSeconds", "getMinutes"}
@@ -420,6 +421,8 @@ def _grown(name: str, parts: list[Estimate]) -> int:
     if name == "replace" and len(weights) > 2:
         # Before each letter, and at the end.
         return weights[0] + (weights[0] + 1) * weights[2]
+    if name == _ESCAPE:
+        return 2 * weights[0]
     if name == "join":
         return weights[0] * (1 + (weights[1] if len(weights) > 1 else 0))
     return sum(weights) + (64 if name == "format" else 0)

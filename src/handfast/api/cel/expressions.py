@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from handfast.api.cel import engine, estimate, library, shapes, tree
+from handfast.api.cel import engine, estimate, library, mutations, shapes, tree
 
 NAMES: Final = ("object", "oldObject", "request", "namespaceObject")
 PARAMS: Final = "params"
@@ -67,7 +67,8 @@ def compiled(text: str, variables: Variables = (), *, has_params: bool = False, 
     """An expression of a type; raises `estimate.InvalidExpression`, in whose text the places are those of `text`."""
     known = names(has_params=has_params)
     program = engine.program(text, *known, _VARIABLES)
-    if program.result.lower() not in {kind, "dyn"}:
+    # Of a map or a list, whatever is in it.
+    if program.result.lower().partition("<")[0] not in {kind, "dyn"}:
         raise estimate.InvalidExpression(f"must evaluate to {kind}")
     whole = composed(text, variables, known)
     expression = Expression(text, engine.program(whole, *known), known)
@@ -80,6 +81,27 @@ def compiled(text: str, variables: Variables = (), *, has_params: bool = False, 
 def variable(text: str, before: Variables = (), *, has_params: bool = False) -> Expression:
     """The expression of a variable, of whatever type."""
     return compiled(f"dyn({text})", before, has_params=has_params, kind="dyn")
+
+
+def configuration(text: str, variables: Variables = (), *, has_params: bool = False) -> Expression:
+    """An expression that makes an apply configuration, with variables that may make parts of it."""
+    return _making(text, variables, "map", has_params=has_params)
+
+
+def patch(text: str, variables: Variables = (), *, has_params: bool = False) -> Expression:
+    """An expression that makes a JSON patch."""
+    return _making(text, variables, "list", has_params=has_params)
+
+
+def _making(text: str, variables: Variables, kind: str, *, has_params: bool) -> Expression:
+    made = [(name, mutations.plain(inner)) for name, inner in variables]
+    return compiled(mutations.plain(text), made, has_params=has_params, kind=kind)
+
+
+def making_variable(text: str, before: Variables = (), *, has_params: bool = False) -> Expression:
+    """The expression of a variable of a mutating policy."""
+    made = [(name, mutations.plain(inner)) for name, inner in before]
+    return variable(mutations.plain(text), made, has_params=has_params)
 
 
 def annotation(text: str, variables: Variables = (), *, has_params: bool = False) -> Expression:

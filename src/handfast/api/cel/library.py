@@ -368,6 +368,11 @@ def query(parts: urllib.parse.SplitResult) -> dict[str, list[str]]:
     return values
 
 
+def escaped_key(key: str) -> str:
+    """A key as a JSON pointer has it."""
+    return key.replace("~", "~0").replace("/", "~1")
+
+
 def _members(names: Mapping[str, Callable[..., Any]], takes: tuple[str, ...], gives: str) -> Iterable[Function]:
     return (Function(name, takes, gives, run, is_member=True) for name, run in names.items())
 
@@ -430,6 +435,7 @@ FUNCTIONS: Final = (
         "string",
     ),
     *_members({"getQuery": about_url(query)}, ("map",), "map"),
+    Function("jsonpatch.escapeKey", ("string",), "string", escaped_key),
 )
 NAMES: Final = frozenset(function.name for function in FUNCTIONS)
 

@@ -442,6 +442,8 @@ _DEFAULTS: Mapping[tuple[str, str], Callable[[dict[str, Any]], None]] = {
     (_RBAC, "clusterrolebindings"): _binding,
     ("admissionregistration.k8s.io", "mutatingwebhookconfigurations"): _mutating_webhooks,
     ("admissionregistration.k8s.io", "validatingwebhookconfigurations"): _webhooks,
+    ("admissionregistration.k8s.io", "mutatingadmissionpolicies"): _admission_policy,
+    ("admissionregistration.k8s.io", "mutatingadmissionpolicybindings"): _policy_binding,
     ("admissionregistration.k8s.io", "validatingadmissionpolicies"): _admission_policy,
     ("admissionregistration.k8s.io", "validatingadmissionpolicybindings"): _policy_binding,
     ("apiextensions.k8s.io", "customresourcedefinitions"): _definition,

@@ -25,7 +25,7 @@ within bounds is `managed_fields`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -96,6 +96,31 @@ def server_side_apply(
     if manager == last_applied.MANAGER:
         merged = last_applied.in_step(merged, applied)
     return _with_record(merged, managed), managed
+
+
+def merged_by_policy(live: Document, applied: Any, types: Types) -> Document:
+    """The object with the apply configuration of a mutating policy merged in (1 to 3): nobody owns what it sets.
+
+    A list or a struct that is merged as a whole is refused, as in Kubernetes: what the policy does not name would be lost.
+    """
+    shape = fieldsets.shape_of(types)
+    configuration = _configuration(applied)
+    whole = sorted(fieldsets.path_text(path) for path in _whole(shape, configuration, ()))
+    if whole:
+        raise status.bad_request(f"may not mutate atomic arrays, maps or structs: {', '.join(whole)}")
+    _check_elements(shape, configuration, ())
+    merged: Document = _merge(shape, live, configuration)
+    return merged
+
+
+def _whole(shape: fieldsets.Shape, value: Any, path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    """Where a configuration names something that is merged as a whole."""
+    is_list = isinstance(value, list)
+    if (isinstance(value, dict) and shape.atomic) or (is_list and shape.list_type not in {"map", "set"}):
+        yield path
+    elif is_list or isinstance(value, dict):
+        for name, part, below in fieldsets.children(shape, value):
+            yield from _whole(below, part, (*path, name))
 
 
 def _owners(

@@ -79,6 +79,8 @@ def apply_json_patch(document: dict[str, Any], patch: Any) -> dict[str, Any]:
     for operation in operations:
         try:
             _APPLY[operation.op](editor, operation)
+        except _Untrue as failed:
+            raise TestFailed(f"{operation.op} operation does not apply: {failed}", operation.path) from None
         except _Failed as failed:
             raise _rejected(f"{operation.op} operation does not apply: {failed}", operation.path) from None
     if not isinstance(editor.root, dict):
@@ -152,8 +154,19 @@ def _rejected(why: str, path: str) -> status.StatusError:
     return status.StatusError("Invalid", f"{_REJECTED}: {why}", causes=[cause])
 
 
+class TestFailed(status.StatusError):
+    """The patch asks whether something is so, and it is not."""
+
+    def __init__(self, why: str, path: str) -> None:
+        super().__init__("Invalid", f"{_REJECTED}: {why}", causes=[status.Cause("FieldValueInvalid", why, path)])
+
+
 class _Failed(Exception):
     """Why an operation does not apply; it never leaves this module."""
+
+
+class _Untrue(_Failed):
+    """A test of the patch fails."""
 
 
 def _missing(path: str) -> _Failed:
@@ -280,7 +293,7 @@ def _copy(editor: _Editor, operation: Operation) -> None:
 
 def _test(editor: _Editor, operation: Operation) -> None:
     if not json_equal(editor.get(operation.tokens, operation.path), operation.value):
-        raise _Failed(f"testing value {operation.path!r} failed: test failed")
+        raise _Untrue(f"testing value {operation.path!r} failed: test failed")
 
 
 _APPLY: dict[str, Callable[[_Editor, Operation], object]] = {

@@ -78,9 +78,17 @@ def webhooks(document: dict[str, Any], now: datetime.datetime) -> list[Any]:
 
 
 def admission_policy(document: dict[str, Any], now: datetime.datetime) -> list[Any]:
+    return _policy(document, "validations", now)
+
+
+def mutating_policy(document: dict[str, Any], now: datetime.datetime) -> list[Any]:
+    return _policy(document, "mutations", now)
+
+
+def _policy(document: dict[str, Any], counted: str, now: datetime.datetime) -> list[Any]:
     kind = jsonpath.mapping(document, "spec", "paramKind")
-    shown = f"{jsonpath.text(kind, 'apiVersion')}/{jsonpath.text(kind, 'kind')}" if kind else "<unset>"
-    return [len(jsonpath.sequence(document, "spec", "validations")), shown, age(document, now)]
+    shown = f"{jsonpath.text(kind, 'apiVersion')}/{jsonpath.text(kind, 'kind')}" if kind else _UNSET
+    return [len(jsonpath.sequence(document, "spec", counted)), shown, age(document, now)]
 
 
 def policy_binding(document: dict[str, Any], now: datetime.datetime) -> list[Any]:
@@ -138,6 +146,10 @@ def storageclass(document: dict[str, Any], now: datetime.datetime) -> list[Any]:
 
 def runtimeclass(document: dict[str, Any], now: datetime.datetime) -> list[Any]:
     return [jsonpath.text(document, "handler"), age(document, now)]
+
+
+def volumeattributesclass(document: dict[str, Any], now: datetime.datetime) -> list[Any]:
+    return [jsonpath.text(document, "driverName"), age(document, now)]
 
 
 def csistoragecapacity(document: dict[str, Any], _now: datetime.datetime) -> list[Any]:

@@ -71,6 +71,12 @@ _BINDING = (
     _wide("Groups", "Groups it is granted to."),
     _wide("ServiceAccounts", "Service accounts it is granted to."),
 )
+_POLICY_BINDING = (
+    NAME,
+    Column("PolicyName", "Policy that is bound."),
+    Column("ParamRef", "Params that the policy is evaluated with."),
+    AGE,
+)
 _WEBHOOKS = (NAME, _count("Webhooks", "Number of webhooks of the configuration."), AGE)
 _EVENT = (
     Column("Last Seen", "Time since the event was last seen."),
@@ -227,12 +233,14 @@ COLUMNS: Mapping[tuple[str, str], tuple[Column, ...]] = {
         Column("ParamKind", "Kind of the params of the policy."),
         AGE,
     ),
-    ("admissionregistration.k8s.io", "validatingadmissionpolicybindings"): (
+    ("admissionregistration.k8s.io", "validatingadmissionpolicybindings"): _POLICY_BINDING,
+    ("admissionregistration.k8s.io", "mutatingadmissionpolicies"): (
         NAME,
-        Column("PolicyName", "Policy that is bound."),
-        Column("ParamRef", "Params that the policy is evaluated with."),
+        _count("Mutations", "Number of mutations of the policy."),
+        Column("ParamKind", "Kind of the params of the policy."),
         AGE,
     ),
+    ("admissionregistration.k8s.io", "mutatingadmissionpolicybindings"): _POLICY_BINDING,
     ("apiextensions.k8s.io", "customresourcedefinitions"): FALLBACK,
     ("storage.k8s.io", "csinodes"): (NAME, _count("Drivers", "Number of drivers on the node."), AGE),
     ("storage.k8s.io", "volumeattachments"): (
@@ -332,6 +340,9 @@ COLUMNS: Mapping[tuple[str, str], tuple[Column, ...]] = {
         Column("Parameters", "Object with more parameters."),
         AGE,
     ),
+    # The age of an address has a cell and no column in Kubernetes, and so kubectl does not show it.
+    ("networking.k8s.io", "ipaddresses"): (NAME, Column("ParentRef", "What the address is given to.")),
+    ("networking.k8s.io", "servicecidrs"): (NAME, Column("CIDRs", "Ranges of addresses."), AGE),
     ("networking.k8s.io", "networkpolicies"): (NAME, Column("Pod-Selector", "Pods it is for."), AGE),
     ("policy", "poddisruptionbudgets"): (
         NAME,
@@ -352,5 +363,6 @@ COLUMNS: Mapping[tuple[str, str], tuple[Column, ...]] = {
         Column("StorageClassName", "Storage class the capacity is of."),
         Column("Capacity", "What is left."),
     ),
+    ("storage.k8s.io", "volumeattributesclasses"): (NAME, Column("DriverName", "Driver of the class."), AGE),
     ("node.k8s.io", "runtimeclasses"): (NAME, Column("Handler", "Handler of the container runtime."), AGE),
 }

@@ -62,3 +62,17 @@ def _parameters(spec: dict[str, Any]) -> str:
 def networkpolicy(document: dict[str, Any], now: datetime.datetime) -> list[Any]:
     selector = jsonpath.mapping(document, "spec", "podSelector")
     return [workloads.selector_text(selector), core.age(document, now)]
+
+
+def servicecidr(document: dict[str, Any], now: datetime.datetime) -> list[Any]:
+    return [",".join(jsonpath.texts(document, "spec", "cidrs")), core.age(document, now)]
+
+
+def ipaddress(document: dict[str, Any], _now: datetime.datetime) -> list[Any]:
+    parent = jsonpath.mapping(document, "spec", "parentRef")
+    if not parent:
+        return [_NONE]
+    group, resource = (jsonpath.text(parent, key) for key in ("group", "resource"))
+    named = f"{resource}.{group}" if group else resource
+    parts = (named.lower(), jsonpath.text(parent, "namespace"), jsonpath.text(parent, "name"))
+    return ["/".join(part for part in parts if part)]

@@ -28,6 +28,16 @@ _OWNER = ("apiVersion", "kind", "name", "uid")
 _RBAC = "rbac.authorization.k8s.io"
 
 NameRule = Callable[[str], str | None]
+
+
+def _address(name: str) -> str | None:
+    """Why this is no name of an IPAddress; None if it is one."""
+    address = fields.address(name)
+    if address is None:
+        return "must be a valid IP address"
+    return None if str(address) == name else f'must be in canonical form ("{address}")'
+
+
 _NAME_RULES: dict[tuple[str, str], NameRule] = {
     ("", "namespaces"): objects.dns_label,
     ("", "services"): objects.dns_1035_label,
@@ -36,6 +46,7 @@ _NAME_RULES: dict[tuple[str, str], NameRule] = {
     (_RBAC, "rolebindings"): objects.path_segment,
     (_RBAC, "clusterrolebindings"): objects.path_segment,
     ("certificates.k8s.io", "certificatesigningrequests"): objects.path_segment,
+    ("networking.k8s.io", "ipaddresses"): _address,
 }
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
 from handfast.api import field_errors as fields
@@ -36,30 +37,31 @@ _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z", re.ASCII)
 def policy(document: dict[str, Any]) -> fields.Causes:
     """A ValidatingAdmissionPolicy."""
     spec = jsonpath.mapping(document, "spec")
-    yield from fields.one_of("spec.failurePolicy", spec.get("failurePolicy"), ("Fail", "Ignore"))
     has_params = isinstance(spec.get("paramKind"), Mapping)
-    if has_params:
-        yield from _param_kind(jsonpath.mapping(spec, "paramKind"), "spec.paramKind")
+    yield from constraints(spec)
+    texts = Texts()
+    yield from conditions(spec, "spec.matchConditions", texts, has_params=has_params)
+    yield from _expressions(document, spec, texts, has_params=has_params)
+
+
+def constraints(spec: dict[str, Any]) -> fields.Causes:
+    """What policies of both sorts say of the writes that they are about, of their params, and of failures."""
+    yield from fields.one_of("spec.failurePolicy", spec.get("failurePolicy"), ("Fail", "Ignore"))
+    if isinstance(spec.get("paramKind"), Mapping):
+        yield from param_kind(jsonpath.mapping(spec, "paramKind"), "spec.paramKind")
     if not isinstance(spec.get("matchConstraints"), Mapping):
         yield fields.required("spec.matchConstraints")
     else:
-        constraints = jsonpath.mapping(spec, "matchConstraints")
-        yield from _resources(constraints, "spec.matchConstraints")
-        if not jsonpath.sequence(constraints, "resourceRules"):
+        match = jsonpath.mapping(spec, "matchConstraints")
+        yield from resources(match, "spec.matchConstraints")
+        if not jsonpath.sequence(match, "resourceRules"):
             yield fields.required("spec.matchConstraints.resourceRules")
-    texts = _Texts()
-    yield from conditions(spec, "spec.matchConditions", texts, has_params=has_params)
-    yield from _expressions(document, spec, texts, has_params=has_params)
 
 
 def binding(document: dict[str, Any]) -> fields.Causes:
     """A ValidatingAdmissionPolicyBinding."""
     spec = jsonpath.mapping(document, "spec")
-    yield from fields.named("spec.policyName", jsonpath.text(spec, "policyName"), objects.dns_subdomain)
-    if isinstance(spec.get("paramRef"), Mapping):
-        yield from _param_ref(jsonpath.mapping(spec, "paramRef"), "spec.paramRef")
-    if isinstance(spec.get("matchResources"), Mapping):
-        yield from _resources(jsonpath.mapping(spec, "matchResources"), "spec.matchResources")
+    yield from bound(spec)
     actions = jsonpath.texts(spec, "validationActions")
     if not actions:
         yield fields.required("spec.validationActions", "at least one validation action is required")
@@ -75,6 +77,15 @@ def binding(document: dict[str, Any]) -> fields.Causes:
         yield fields.invalid("spec.validationActions", actions, detail)
 
 
+def bound(spec: dict[str, Any]) -> fields.Causes:
+    """What bindings of both sorts say."""
+    yield from fields.named("spec.policyName", jsonpath.text(spec, "policyName"), objects.dns_subdomain)
+    if isinstance(spec.get("paramRef"), Mapping):
+        yield from param_ref(jsonpath.mapping(spec, "paramRef"), "spec.paramRef")
+    if isinstance(spec.get("matchResources"), Mapping):
+        yield from resources(jsonpath.mapping(spec, "matchResources"), "spec.matchResources")
+
+
 def validating_webhooks(document: dict[str, Any]) -> fields.Causes:
     """A ValidatingWebhookConfiguration, with its match conditions."""
     yield from webhooks.validating(document)
@@ -88,12 +99,12 @@ def mutating_webhooks(document: dict[str, Any]) -> fields.Causes:
 
 
 def _webhook_conditions(document: dict[str, Any]) -> fields.Causes:
-    texts = _Texts()
+    texts = Texts()
     for index, webhook in enumerate(jsonpath.mappings(document, "webhooks")):
         yield from conditions(webhook, f"webhooks[{index}].matchConditions", texts)
 
 
-class _Texts:
+class Texts:
     """Compiles the expressions of one object, up to so many characters in all."""
 
     def __init__(self) -> None:
@@ -112,7 +123,7 @@ class _Texts:
                 yield fields.forbidden(path, _TOO_LONG)
 
 
-def conditions(holder: Mapping[str, Any], path: str, texts: _Texts, *, has_params: bool = False) -> fields.Causes:
+def conditions(holder: Mapping[str, Any], path: str, texts: Texts, *, has_params: bool = False) -> fields.Causes:
     """Match conditions, of a policy or of a webhook."""
     rows = jsonpath.mappings(holder, "matchConditions")
     if len(rows) > MAX_CONDITIONS:
@@ -132,7 +143,7 @@ def conditions(holder: Mapping[str, Any], path: str, texts: _Texts, *, has_param
         )
 
 
-def _param_kind(kind: Mapping[str, Any], path: str) -> fields.Causes:
+def param_kind(kind: Mapping[str, Any], path: str) -> fields.Causes:
     group, _, version = jsonpath.text(kind, "apiVersion").rpartition("/")
     if not jsonpath.text(kind, "apiVersion"):
         yield fields.required(f"{path}.apiVersion")
@@ -142,7 +153,7 @@ def _param_kind(kind: Mapping[str, Any], path: str) -> fields.Causes:
     yield from fields.named(f"{path}.kind", jsonpath.text(kind, "kind").lower(), objects.dns_1035_label)
 
 
-def _param_ref(reference: Mapping[str, Any], path: str) -> fields.Causes:
+def param_ref(reference: Mapping[str, Any], path: str) -> fields.Causes:
     name, selector = jsonpath.text(reference, "name"), reference.get("selector")
     if name and selector is not None:
         yield fields.forbidden(f"{path}.name", "name and selector are mutually exclusive")
@@ -153,7 +164,7 @@ def _param_ref(reference: Mapping[str, Any], path: str) -> fields.Causes:
     yield from fields.one_of(f"{path}.parameterNotFoundAction", action, ("Allow", "Deny"))
 
 
-def _resources(match: Mapping[str, Any], path: str) -> fields.Causes:
+def resources(match: Mapping[str, Any], path: str) -> fields.Causes:
     yield from fields.one_of(f"{path}.matchPolicy", match.get("matchPolicy"), ("Equivalent", "Exact"))
     for key in ("namespaceSelector", "objectSelector"):
         yield from label_selector(f"{path}.{key}", match.get(key))
@@ -167,12 +178,16 @@ def _resources(match: Mapping[str, Any], path: str) -> fields.Causes:
 
 
 def _expressions(
-    document: Mapping[str, Any], spec: Mapping[str, Any], texts: _Texts, *, has_params: bool
+    document: Mapping[str, Any], spec: Mapping[str, Any], texts: Texts, *, has_params: bool
 ) -> fields.Causes:
     variables: list[tuple[str, str]] = []
     for index, row in enumerate(jsonpath.mappings(spec, "variables")):
-        yield from _variable(f"spec.variables[{index}]", row, tuple(variables), texts, has_params=has_params)
-        variables.append((jsonpath.text(row, "name"), jsonpath.text(row, "expression")))
+        path, text, before = f"spec.variables[{index}]", jsonpath.text(row, "expression"), tuple(variables)
+        yield from variable_name(path, row)
+        yield from texts.compiles(
+            f"{path}.expression", text, partial(expressions.variable, before=before, has_params=has_params)
+        )
+        variables.append((jsonpath.text(row, "name"), text))
     validations, notes = jsonpath.mappings(spec, "validations"), jsonpath.mappings(spec, "auditAnnotations")
     if not validations and not notes:
         for key in ("validations", "auditAnnotations"):
@@ -201,22 +216,16 @@ def _expressions(
             )
 
 
-def _variable(
-    path: str, row: Mapping[str, Any], before: tuple[tuple[str, str], ...], texts: _Texts, *, has_params: bool
-) -> fields.Causes:
+def variable_name(path: str, row: Mapping[str, Any]) -> fields.Causes:
     name = jsonpath.text(row, "name")
     if not name.strip():
         yield fields.required(f"{path}.name", "name is not specified")
     elif not _NAME.match(name):
         yield fields.invalid(f"{path}.name", name, "must be a valid CEL identifier")
-    text = jsonpath.text(row, "expression")
-    yield from texts.compiles(
-        f"{path}.expression", text, lambda text: expressions.variable(text, before, has_params=has_params)
-    )
 
 
 def _validation(
-    path: str, row: Mapping[str, Any], variables: list[tuple[str, str]], texts: _Texts, *, has_params: bool
+    path: str, row: Mapping[str, Any], variables: list[tuple[str, str]], texts: Texts, *, has_params: bool
 ) -> fields.Causes:
     yield from texts.compiles(
         f"{path}.expression",

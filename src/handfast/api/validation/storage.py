@@ -15,6 +15,8 @@ from handfast.api.validation import workloads
 
 _ACCESS_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 _VOLUME_MODES = ("Block", "Filesystem")
+_MOST_PARAMETERS = 512
+_PARAMETER_BYTES = 256 << 10
 _RESIZABLE = ("resources", "volumeAttributesClassName")
 # The old name of a claim's class, which goes before the field: quotas count by it, so that it is as fixed.
 _OLD_CLASS = "volume.beta.kubernetes.io/storage-class"
@@ -179,3 +181,25 @@ def csistoragecapacity(document: dict[str, Any]) -> fields.Causes:
 def csistoragecapacity_update(document: dict[str, Any], old: dict[str, Any]) -> fields.Causes:
     for key in ("nodeTopology", "storageClassName"):
         yield from fields.immutable(key, document.get(key), old.get(key))
+
+
+def volumeattributesclass(document: dict[str, Any]) -> fields.Causes:
+    yield from fields.named("driverName", jsonpath.text(document, "driverName").lower(), objects.qualified_name)
+    parameters = jsonpath.mapping(document, "parameters")
+    if not parameters:
+        yield fields.required("parameters", "must contain at least one key/value pair")
+    if len(parameters) > _MOST_PARAMETERS:
+        yield fields.too_many("parameters", len(parameters), _MOST_PARAMETERS)
+    size = 0
+    for key, value in parameters.items():
+        if not key:
+            yield fields.invalid("parameters", key, "field can not be empty.")
+        size += len(key.encode("utf-8", "replace")) + len(str(value).encode("utf-8", "replace"))
+    if size > _PARAMETER_BYTES:
+        yield fields.too_long("parameters", _PARAMETER_BYTES)
+
+
+def volumeattributesclass_update(document: dict[str, Any], old: dict[str, Any]) -> fields.Causes:
+    for key in ("driverName", "parameters"):
+        if fields.differ(document.get(key) or {}, old.get(key) or {}):
+            yield fields.forbidden(key, f"updates to {key} are forbidden.")

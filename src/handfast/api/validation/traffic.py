@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is asked of Ingresses, IngressClasses and NetworkPolicies.
+"""What is asked of Ingresses, IngressClasses, NetworkPolicies, ServiceCIDRs and IPAddresses.
 
 They are stored for whoever acts on them. Whether a Service, Secret or class is there is not looked at, and nothing here
 routes or filters.
@@ -22,6 +22,7 @@ _SCOPES = ("Cluster", "Namespace")
 _CONTROLLER_BYTES = 250
 _POLICY_TYPES = ("Ingress", "Egress")
 _PROTOCOLS = ("TCP", "UDP", "SCTP")
+_MOST_CIDRS = 2
 
 
 def ingress(document: dict[str, Any]) -> fields.Causes:
@@ -248,3 +249,43 @@ def _is_part(inner: str, outer: str) -> bool:
     if small.version != large.version or small.prefixlen <= large.prefixlen:
         return False
     return small.network_address in large
+
+
+# --- addresses of Services
+
+
+def ip_address(document: dict[str, Any]) -> fields.Causes:
+    path, parent = "spec.parentRef", jsonpath.at(document, "spec", "parentRef")
+    if not isinstance(parent, dict):
+        yield fields.required(path)
+        return
+    yield from fields.optional_name(f"{path}.group", jsonpath.text(parent, "group"), objects.dns_subdomain)
+    for key in ("resource", "name"):
+        yield from fields.named(f"{path}.{key}", jsonpath.text(parent, key), objects.path_segment)
+    yield from fields.optional_name(f"{path}.namespace", jsonpath.text(parent, "namespace"), objects.path_segment)
+
+
+def ip_address_update(document: dict[str, Any], old: dict[str, Any]) -> fields.Causes:
+    after, before = (jsonpath.at(each, "spec", "parentRef") for each in (document, old))
+    yield from fields.immutable("spec.parentRef", after, before)
+
+
+def servicecidr(document: dict[str, Any]) -> fields.Causes:
+    path, cidrs = "spec.cidrs", jsonpath.texts(document, "spec", "cidrs")
+    if not cidrs:
+        yield fields.required(path, "at least one CIDR required")
+    elif len(cidrs) > _MOST_CIDRS:
+        yield fields.invalid(path, cidrs, "may only hold up to 2 values")
+    else:
+        wrong = [cause for index, each in enumerate(cidrs) for cause in fields.cidr(f"{path}[{index}]", each)]
+        yield from wrong
+        if not wrong and len({":" in each for each in cidrs}) < len(cidrs):
+            detail = "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64"
+            yield fields.invalid(path, cidrs, detail)
+
+
+def servicecidr_update(document: dict[str, Any], old: dict[str, Any]) -> fields.Causes:
+    after, before = (jsonpath.texts(each, "spec", "cidrs") for each in (document, old))
+    # A second one, of the other family, may come later.
+    if after[: len(before)] != before:
+        yield fields.invalid("spec.cidrs", after, fields.IMMUTABLE)

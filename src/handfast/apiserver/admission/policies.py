@@ -16,6 +16,7 @@ are written into the audit line, as the binding says.
 | who | holding | tries | stopped by | shown in tests/unit/apiserver/admission/test_policies.py |
 |---|---|---|---|---|
 | who may write policies | a policy that refuses everything | lock it against its own removal | `configurations` 1 | test_policies_are_never_judged_by_policies |
+| … | … | keep themselves from being revoked | `configurations` 1 | test_nobody_is_kept_from_being_revoked |
 | who may write policies | Secrets as params | read them in messages | the plugin `PolicyParams`: get on them | test_params_are_for_those_who_may_read_them |
 | … | a binding whose policy, or its kind of params, comes later | the same | get on everything, as in Kubernetes | test_params_that_nobody_knows_are_for_those_who_may_read_all |
 | who may write params | a thousand of them, or large ones | hold the server | 3, and they are decoded aside | test_so_many_params_and_no_more |
@@ -28,7 +29,7 @@ import functools
 import json
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from handfast.api import jsonpath, kinds, status
 from handfast.api.cel import engine
@@ -44,6 +45,9 @@ from handfast.runtime import aside as aside_module
 GROUP: Final = "admissionregistration.k8s.io"
 POLICIES: Final = f"{GROUP}/validatingadmissionpolicies/"
 BINDINGS: Final = f"{GROUP}/validatingadmissionpolicybindings/"
+MUTATING_POLICIES: Final = f"{GROUP}/mutatingadmissionpolicies/"
+MUTATING_BINDINGS: Final = f"{GROUP}/mutatingadmissionpolicybindings/"
+_PLURALS: Final = frozenset({"mutatingadmissionpolicies", "validatingadmissionpolicies"})
 NOTE: Final = "validation.policy.admission.k8s.io/validation_failure"
 NOT_EVALUATED: Final = f"expressions of policies and matchConditions are stored and not evaluated: {engine.INSTALL}"
 NO_PARAMS: Final = "no params found for policy binding with `Deny` parameterNotFoundAction"
@@ -67,6 +71,8 @@ class Case:
 
     judge: verdicts.Judge
     binding: configurations.Binding | None
+    # The kind under which the object is seen.
+    kind: kinds.Kind
     data: Mapping[str, Any] = field(default_factory=dict)
     params: Sequence[Param | None] = ()
     wrong: str = ""
@@ -78,7 +84,7 @@ def warnings_of(write: plugin.Write) -> list[str]:
         return []
     hooks = jsonpath.mappings(write.document, "webhooks")
     conditional = any(hook.get("matchConditions") for hook in hooks)
-    return [NOT_EVALUATED] if conditional or write.kind.plural == "validatingadmissionpolicies" else []
+    return [NOT_EVALUATED] if conditional or write.kind.plural in _PLURALS else []
 
 
 class NotUsable(Exception):
@@ -86,7 +92,11 @@ class NotUsable(Exception):
 
 
 class Policies:
-    """Every admission policy of the cluster."""
+    """Every admission policy of the cluster of one sort: those that judge."""
+
+    # Where they and their bindings are.
+    policies_at: ClassVar = POLICIES
+    bindings_at: ClassVar = BINDINGS
 
     def __init__(self, replica: replica_module.Replica, table: Iterable[kinds.Kind] | None = None) -> None:
         self._replica = replica
@@ -97,7 +107,7 @@ class Policies:
 
     def load(self) -> None:
         """Take in what the copy holds, and follow it from now on. No event may have been applied in between."""
-        for prefix, put in ((POLICIES, self._put_policy), (BINDINGS, self._put_binding)):
+        for prefix, put in ((self.policies_at, self._put_policy), (self.bindings_at, self._put_binding)):
             collection = self._replica.collection(prefix)
             for item in collection.snapshot():
                 put(item.name, item)
@@ -111,7 +121,10 @@ class Policies:
         self._concerned.clear()
         self._judges.pop(name, None)
         if item is not None:
-            self._judges[name] = verdicts.Judge(configurations.policy(item.document()))
+            self._judges[name] = self.judge(configurations.policy(item.document()))
+
+    def judge(self, policy: configurations.Policy) -> verdicts.Judge:
+        return verdicts.Judge(policy)
 
     def _put_binding(self, name: str, item: items.Item | None) -> None:
         self._bindings.pop(name, None)
@@ -149,15 +162,15 @@ class Policies:
         """Let policies refuse the document as it will be stored. `work` evaluates aside, where the object is heavy."""
         rows = self.concerned(write.operation, write.kind, write.subresource)
         # What is followed here is looked at here; aside, nothing is but the write.
-        cases = [case for judge, kind in rows for case in self._cases(judge, kind, write, options)]
-        judged = _judged(cases) if work is None else await work(_weight(cases), _judged, cases)
+        cases = [case for judge, kind in rows for case in self.cases(judge, kind, write, options)]
+        judged = _judged(cases) if work is None else await work(weight(cases), _judged, cases)
         denied: list[tuple[str, verdicts.Finding]] = []
         for case, verdict in zip(cases, judged, strict=True):
             denied += _act(case.judge.policy, case.binding, verdict, warnings, annotations)
         if denied:  # 5. the first is the one that is said
-            raise _refusal(write, *denied[0])
+            raise refusal(write, *denied[0])
 
-    def _cases(
+    def cases(
         self, judge: verdicts.Judge, kind: kinds.Kind, write: plugin.Write, options: Mapping[str, Any]
     ) -> Iterator[Case]:
         """What one policy is to judge, binding by binding (2)."""
@@ -166,7 +179,7 @@ class Policies:
             if not bindings or not self._matches(policy.match, write):
                 return
         except NotUsable as error:
-            yield Case(judge, None, wrong=f"failed to configure policy: {error}")
+            yield Case(judge, None, kind, wrong=f"failed to configure policy: {error}")
             return
         data: dict[str, Any] | None = None
         for binding in bindings:
@@ -175,11 +188,11 @@ class Policies:
                     continue
                 params = self._params(policy, binding, write)
             except NotUsable as error:
-                yield Case(judge, binding, wrong=f"failed to configure binding: {error}")
+                yield Case(judge, binding, kind, wrong=f"failed to configure binding: {error}")
                 continue
             if data is None:
                 data = self._data(write, options, kind)
-            yield Case(judge, binding, data, params)
+            yield Case(judge, binding, kind, data, params)
 
     def _bound(self, policy: str) -> list[configurations.Binding]:
         return [self._bindings[name] for name in sorted(self._bindings) if self._bindings[name].policy == policy]
@@ -250,7 +263,7 @@ class Policies:
         }
 
 
-def _weight(cases: Sequence[Case]) -> int:
+def weight(cases: Sequence[Case]) -> int:
     """What is read beside the object: expressions that are not compiled yet, and params."""
     cold = sum(judge.cold() for judge in {id(case.judge): case.judge for case in cases}.values())
     return cold + sum(len(param[1].body) for case in cases for param in case.params if param is not None)
@@ -265,10 +278,10 @@ def _verdict(case: Case, budget: verdicts.Budget) -> verdicts.Verdict:
     if case.wrong:
         return _unusable(case.judge.policy, case.wrong)
     case.judge.prepare()
-    return case.judge.judge(case.data, [_decoded(param) for param in case.params], budget)
+    return case.judge.judge(case.data, [decoded(param) for param in case.params], budget)
 
 
-def _decoded(param: Param | None) -> Any:
+def decoded(param: Param | None) -> Any:
     return None if param is None else webhook_review.as_kind(param[0], param[0], param[1].document())
 
 
@@ -321,7 +334,8 @@ def _noted(
     return before if len(notes) > _NOTES_LENGTH and before != "[]" else notes
 
 
-def _refusal(write: plugin.Write, message: str, finding: verdicts.Finding) -> status.StatusError:
+def refusal(write: plugin.Write, message: str, finding: verdicts.Finding) -> status.StatusError:
+    """What a caller is told whose write a policy ends."""
     said = status.forbidden(write.kind.plural, write.kind.group, write.name, message)
     return status.StatusError(
         finding.reason,
@@ -346,7 +360,8 @@ class Authors:
         written = frozenset({plugin.CREATE, plugin.UPDATE})
         resources = frozenset({(GROUP, "validatingadmissionpolicies")})
         self.type_row = plugin.Row("PolicyTypes", written, self.check_types, resources, changes=True)
-        both = resources | {(GROUP, "validatingadmissionpolicybindings")}
+        bindings = frozenset({"mutatingadmissionpolicybindings", "validatingadmissionpolicybindings"})
+        both = frozenset((GROUP, plural) for plural in _PLURALS | bindings)
         self.params_row = plugin.Row("PolicyParams", written, self.require_params, both)
 
     async def check_types(self, write: plugin.Write, _context: plugin.Context) -> None:
@@ -371,11 +386,11 @@ class Authors:
         document, old = write.document, write.old
         if document is None or write.subresource or (old is not None and old.get("spec") == document.get("spec")):
             return
-        if write.kind.plural == "validatingadmissionpolicies":
+        if write.kind.plural in _PLURALS:
             kind, space, name = configurations.policy(document).param_kind, "", ""
         else:
             binding = configurations.binding(document)
-            kind = self._kind_of(binding.policy, context) if binding.has_params else None
+            kind = _kind_of(write, binding.policy, context) if binding.has_params else None
             space, name = binding.param_namespace, binding.param_name
         if kind is not None:
             # What is not served today may be tomorrow, when nobody asks again.
@@ -383,10 +398,12 @@ class Authors:
             resource = _ALL if row is None else (row.group, row.version, row.plural)
             _require_get(write, context, resource, space, name)
 
-    def _kind_of(self, policy: str, context: plugin.Context) -> tuple[str, str] | None:
-        """The kind of params of a policy; none that is served for a policy that is not there: it may be any."""
-        document = context.find(POLICIES, "", policy)
-        return ("*", "*") if document is None else configurations.policy(document).param_kind
+
+def _kind_of(write: plugin.Write, policy: str, context: plugin.Context) -> tuple[str, str] | None:
+    """The kind of params of the policy of a binding; none that is served for one that is not there: it may be any."""
+    mutates = write.kind.plural == "mutatingadmissionpolicybindings"
+    document = context.find(MUTATING_POLICIES if mutates else POLICIES, "", policy)
+    return ("*", "*") if document is None else configurations.policy(document).param_kind
 
 
 _ALL: Final = ("*", "*", "*")

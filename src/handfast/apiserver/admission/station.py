@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Station: admit. First plugins and webhooks that change the object, then, when it is final, those that only look.
 
-    mutate     mutating rows → mutating webhooks → both once more, for those that want it, if something changed
+    mutate     mutating rows → mutating policies → mutating webhooks → all once more, for those that want it, if something changed
     (defaults and validation, by the writer)
     validate   validating rows → admission policies → validating webhooks
     (the object is encoded, by the writer)
@@ -16,7 +16,7 @@ from typing import Any
 
 from handfast.api import kinds, objects
 from handfast.apiserver import calls
-from handfast.apiserver.admission import plugin, policies, webhooks
+from handfast.apiserver.admission import mutating_policies, plugin, policies, webhooks
 
 _OPTIONS = {plugin.CREATE: "CreateOptions", plugin.UPDATE: "UpdateOptions", plugin.DELETE: "DeleteOptions"}
 
@@ -30,32 +30,46 @@ class Admitter:
         validating: plugin.Chain,
         hooks: webhooks.Webhooks,
         admission_policies: policies.Policies,
+        mutations: mutating_policies.MutatingPolicies,
         reserving: plugin.Chain,
     ) -> None:
         self._mutating = mutating
         self._validating = validating
         self._webhooks = hooks
         self._policies = admission_policies
+        self._mutations = mutations
         self._reserving = reserving
 
     async def mutate(self, call: calls.Call, write: plugin.Write) -> bool:
-        """Let plugins and webhooks change the document. True if a webhook did: then it must be completed anew."""
+        """Let plugins, policies and webhooks change the document. True if one of the last two did: then it must be completed anew."""
         await self._mutating.run(write)
-        if not self._webhooks.has_mutating(write.operation, write.kind, write.subresource):
+        hooked = self._webhooks.has_mutating(write.operation, write.kind, write.subresource)
+        by_policies = self._mutations.concerned(write.operation, write.kind, write.subresource)
+        if not hooked and not by_policies:
             return False
-        return await self._webhooks.mutate(
-            write,
-            _options(call, write),
-            call.warnings,
-            annotations=call.annotations,
-            between=lambda: self._mutating.run(write),
-            work=call.work_with,
-        )
+        options = _options(call, write)
+        mutation = self._mutations.begin(write, options, call.work_with) if by_policies else None
+
+        async def again() -> None:
+            await self._mutating.run(write)
+            if mutation is not None and await mutation.again():
+                await self._mutating.run(write)
+
+        changed = mutation is not None and await mutation.first()
+        if changed:
+            await self._mutating.run(write)
+        if hooked and await self._webhooks.mutate(
+            write, options, call.warnings, annotations=call.annotations, between=again, work=call.work_with
+        ):
+            return True
+        if changed:
+            await again()
+        return changed
 
     async def validate(self, call: calls.Call, write: plugin.Write) -> None:
         """Let plugins and webhooks refuse the document as it will be stored."""
         await self._validating.run(write)
-        call.warnings += policies.warnings_of(write)
+        call.warnings += policies.warnings_of(write) + mutating_policies.warnings_of(write)
         if self._policies.concerned(write.operation, write.kind, write.subresource):
             # Aside where the object is heavy: expressions cost in proportion to it, and to what else they see.
             await self._policies.validate(write, _options(call, write), call.warnings, call.annotations, call.work_with)

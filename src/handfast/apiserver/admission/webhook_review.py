@@ -92,10 +92,14 @@ def _messages() -> Mapping[tuple[str, str], str]:
     return {(f"{row['group']}/{row['version']}".lstrip("/"), row["kind"]): row["message"] for row in schema.kind_rows()}
 
 
+def message_of(document: objects.Document) -> str:
+    """The schema of a document of a built-in kind; nothing for others."""
+    return _messages().get((jsonpath.text(document, "apiVersion"), jsonpath.text(document, "kind")), "")
+
+
 def check_types(document: objects.Document) -> None:
     """Refuse what has not the types of its kind. Of custom objects only the metadata is looked at: the writer has their schema."""
-    message = _messages().get((jsonpath.text(document, "apiVersion"), jsonpath.text(document, "kind")), "")
     try:
-        bodies.check_fields(document, message, bodies.IGNORE)
+        bodies.check_fields(document, message_of(document), bodies.IGNORE)
     except status.StatusError as error:
         raise answers.BadPatch(f"received a patch that does not leave a valid object: {error.message}") from None

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a ValidatingAdmissionPolicy and a ValidatingAdmissionPolicyBinding say, and which writes they match.
+"""What an admission policy and its binding say, and which writes they match: those that judge objects, and those that change them.
 
-1. Policies and bindings, and webhook configurations, are never judged by a policy: nobody may lock these against repair.
+1. Policies and bindings, and webhook configurations, are never judged by a policy: nobody may lock these against repair. Nor are new
+   Revocations, by which somebody is put out.
 2. One of the rules covers the write, by operation, group, version, resource, scope and name, and none of the excluding ones does.
    Under the match policy Equivalent, the same object under another of its names will do.
 3. The selectors select the namespace and the object, as for webhooks.
@@ -15,10 +16,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 from handfast.api import jsonpath, kinds, objects, selectors
 from handfast.rules.webhooks import configurations, matching
+
+JSON_PATCH: Final = "JSONPatch"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +45,7 @@ class Match:
 
     def about(self, operation: str, names: Sequence[kinds.Kind], subresource: str) -> kinds.Kind | None:
         """The same, whatever the object is called."""
-        if matching.is_exempt(names[0]):
+        if matching.is_exempt(names[0], operation):
             return None
         rules = [named.rule for named in self.rules]
         kinds_seen = names[:1] if self.exact else names
@@ -53,7 +56,7 @@ class Match:
 
     def matched(self, operation: str, names: Sequence[kinds.Kind], subresource: str, name: str) -> kinds.Kind | None:
         """The kind under which the object is seen; None: not at all. `names` as in `webhooks.matching.matched`."""
-        if matching.is_exempt(names[0]):  # 1. nobody locks policies against repair
+        if matching.is_exempt(names[0], operation):  # 1. nobody locks policies against repair
             return None
         # 2. a rule covers it, and no excluding one does
         for kind in names[:1] if self.exact else names:
@@ -82,9 +85,20 @@ class Validation:
     reason: str
 
 
+class Mutation(NamedTuple):
+    """One expression that makes a patch: of the type `ApplyConfiguration`, or `JSONPatch`."""
+
+    patch_type: str
+    text: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """A policy. `param_kind` is an apiVersion and a kind, or None; pairs are a name and an expression."""
+    """A policy. `param_kind` is an apiVersion and a kind, or None; pairs are a name and an expression.
+
+    One that changes objects has mutations, and is asked again (`reinvoked`) when another changed them after it; one that judges
+    them has validations.
+    """
 
     name: str
     match: Match
@@ -94,6 +108,8 @@ class Policy:
     variables: tuple[tuple[str, str], ...]
     validations: tuple[Validation, ...]
     annotations: tuple[tuple[str, str], ...]
+    mutations: tuple[Mutation, ...] = ()
+    reinvoked: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +128,7 @@ class Binding:
 
 
 def policy(document: objects.Document) -> Policy:
-    """A ValidatingAdmissionPolicy."""
+    """A ValidatingAdmissionPolicy, or a MutatingAdmissionPolicy."""
     spec = jsonpath.mapping(document, "spec")
     kind = jsonpath.mapping(spec, "paramKind")
     return Policy(
@@ -124,11 +140,13 @@ def policy(document: objects.Document) -> Policy:
         variables=_pairs(spec, "variables", "name", "expression"),
         validations=tuple(_validation(row) for row in jsonpath.mappings(spec, "validations")),
         annotations=_pairs(spec, "auditAnnotations", "key", "valueExpression"),
+        mutations=tuple(_mutation(row) for row in jsonpath.mappings(spec, "mutations")),
+        reinvoked=spec.get("reinvocationPolicy") == "IfNeeded",
     )
 
 
 def binding(document: objects.Document) -> Binding:
-    """A ValidatingAdmissionPolicyBinding."""
+    """The binding of one of them."""
     spec = jsonpath.mapping(document, "spec")
     reference = jsonpath.mapping(spec, "paramRef")
     chosen = reference.get("selector")
@@ -156,6 +174,12 @@ def _validation(row: Mapping[str, Any]) -> Validation:
         words=jsonpath.text(row, "messageExpression"),
         reason=jsonpath.text(row, "reason") or "Invalid",
     )
+
+
+def _mutation(row: Mapping[str, Any]) -> Mutation:
+    patch_type = jsonpath.text(row, "patchType")
+    key = "jsonPatch" if patch_type == JSON_PATCH else "applyConfiguration"
+    return Mutation(patch_type, jsonpath.text(row, key, "expression"))
 
 
 def _match(document: Mapping[str, Any]) -> Match:

@@ -30,7 +30,7 @@ from handfast.rules.policies import configurations
 
 MAX_EVALUATIONS: Final = 2000
 _MAX_WORDS: Final = 5 << 10
-_SPENT: Final = "validation failed due to running out of cost budget, no further validation rules will be run"
+SPENT: Final = "validation failed due to running out of cost budget, no further validation rules will be run"
 _MAX_NOTE: Final = 10 << 10
 UNAVAILABLE: Final = f"CEL is not evaluated by this server: {engine.INSTALL}"
 _encode = msgspec.json.Encoder().encode
@@ -68,7 +68,7 @@ class Budget:
     def spend(self) -> None:
         self._left -= 1
         if self._left < 0:  # 5. so many and no more
-            raise engine.TooCostly(_SPENT)
+            raise engine.TooCostly(SPENT)
 
 
 class Values:
@@ -87,7 +87,7 @@ class Values:
         return expression.program.evaluate(self._values)
 
 
-class _Part(NamedTuple):
+class Part(NamedTuple):
     """One expression of a policy, and what its value is to be."""
 
     text: str
@@ -97,22 +97,29 @@ class _Part(NamedTuple):
 
 
 _NOTE: Final = "note"
+CONFIGURATION, PATCH = "configuration", "patch"
+_MAKERS: Final = {
+    _NOTE: expressions.annotation,
+    CONFIGURATION: expressions.configuration,
+    PATCH: expressions.patch,
+}
 _kept: Final = engine.Kept[expressions.Expression]()
 
 
-def _expression(part: _Part) -> expressions.Expression:
+def expression_of(part: Part) -> expressions.Expression:
     return _kept.get(part, lambda: _compiled(part), lambda expression: len(expression.program.text))
 
 
-def _compiled(part: _Part) -> expressions.Expression:
-    if part.kind == _NOTE:
-        return expressions.annotation(part.text, part.variables, has_params=part.has_params)
+def _compiled(part: Part) -> expressions.Expression:
+    make = _MAKERS.get(part.kind)
+    if make is not None:
+        return make(part.text, part.variables, has_params=part.has_params)
     return expressions.compiled(part.text, part.variables, has_params=part.has_params, kind=part.kind)
 
 
 def cold(conditions: Sequence[tuple[str, str]]) -> int:
     """How many characters of the match conditions of a webhook have to be compiled."""
-    return sum(len(text) for _name, text in conditions if _Part(text, (), False, "bool") not in _kept)
+    return sum(len(text) for _name, text in conditions if Part(text, (), False, "bool") not in _kept)
 
 
 class Judge:
@@ -120,33 +127,36 @@ class Judge:
 
     def __init__(self, policy: configurations.Policy) -> None:
         self.policy = policy
-        self._has_params = policy.param_kind is not None
+        self.has_params = policy.param_kind is not None
 
     def cold(self) -> int:
         """How many characters have to be compiled before it can judge: 0 for a policy that has judged before."""
-        return sum(len(each.text) for each in self._parts() if each not in _kept)
+        return sum(len(each.text) for each in self.parts() if each not in _kept)
 
     def prepare(self) -> None:
         """Compile all of it."""
-        for part in self._parts() if engine.is_available() else ():
+        for part in self.parts() if engine.is_available() else ():
             try:
-                _expression(part)
+                expression_of(part)
             except estimate.InvalidExpression:
                 continue  # a finding, when it is needed
 
-    def _parts(self) -> Iterator[_Part]:
+    def parts(self) -> Iterator[Part]:
         policy = self.policy
-        for _name, text in policy.conditions:
-            yield _Part(text, (), self._has_params, "bool")
+        yield from self.conditions()
         for validation in policy.validations:
-            yield self._part(validation.text)
+            yield self.part(validation.text)
             if validation.words.strip():
-                yield self._part(validation.words, "string")
+                yield self.part(validation.words, "string")
         for _key, text in policy.annotations:
-            yield self._part(text, _NOTE)
+            yield self.part(text, _NOTE)
 
-    def _part(self, text: str, kind: str = "bool") -> _Part:
-        return _Part(text, self.policy.variables, self._has_params, kind)
+    def conditions(self) -> Iterator[Part]:
+        for _name, text in self.policy.conditions:
+            yield Part(text, (), self.has_params, "bool")
+
+    def part(self, text: str, kind: str = "bool") -> Part:
+        return Part(text, self.policy.variables, self.has_params, kind)
 
     def judge(self, data: Mapping[str, Any], params: Sequence[Any], budget: Budget) -> Verdict:
         """What it says of a write, for each of the params (4); a policy without params has one, which is None."""
@@ -156,11 +166,11 @@ class Judge:
         for param in params:
             if budget.is_spent:
                 # 5. whoever spent it: what was not judged does not pass, and is not looked at
-                return self._failed(verdict, _SPENT)
-            seen = {**data, expressions.PARAMS: param} if self._has_params else data
+                return self._failed(verdict, SPENT)
+            seen = {**data, expressions.PARAMS: param} if self.has_params else data
             try:
-                values = Values(seen, has_params=self._has_params)
-                if self._applies(values, budget):
+                values = Values(seen, has_params=self.has_params)
+                if self.applies(values, budget):
                     self._validate(values, budget, verdict)
             except (engine.NotEvaluated, estimate.InvalidExpression) as error:
                 self._failed(verdict, error.message)
@@ -172,13 +182,13 @@ class Judge:
             verdict.findings.append(Finding(message, index=index))
         return verdict
 
-    def _applies(self, values: Values, budget: Budget) -> bool:
-        return conditions_hold(self.policy.conditions, values, budget, has_params=self._has_params)
+    def applies(self, values: Values, budget: Budget) -> bool:
+        return conditions_hold(self.policy.conditions, values, budget, has_params=self.has_params)
 
     def _validate(self, values: Values, budget: Budget, verdict: Verdict) -> None:
         for index, validation in enumerate(self.policy.validations):
             try:
-                expression = _expression(self._part(validation.text))
+                expression = expression_of(self.part(validation.text))
                 if values.of(expression, budget) is not True:  # 2. each is true
                     message = self._words(validation, values, budget)
                     verdict.findings.append(Finding(message, validation.reason, index))
@@ -193,7 +203,7 @@ class Judge:
         words: Any = ""
         if validation.words.strip():
             try:
-                words = values.of(_expression(self._part(validation.words, "string")), budget)
+                words = values.of(expression_of(self.part(validation.words, "string")), budget)
             except (engine.NotEvaluated, estimate.InvalidExpression):
                 words = ""
         text = words.strip() if isinstance(words, str) else ""
@@ -203,7 +213,7 @@ class Judge:
 
     def _note(self, key: str, text: str, values: Values, budget: Budget, verdict: Verdict) -> None:
         try:
-            value = values.of(_expression(self._part(text, _NOTE)), budget)
+            value = values.of(expression_of(self.part(text, _NOTE)), budget)
         except engine.NotEvaluated as error:
             self._failed(verdict, expressions.failure(text, error.message))
             return
@@ -221,7 +231,7 @@ def conditions_hold(
     unknown: list[str] = []
     for _name, text in conditions:
         try:
-            if values.of(_expression(_Part(text, (), has_params, "bool")), budget) is not True:
+            if values.of(expression_of(Part(text, (), has_params, "bool")), budget) is not True:
                 return False
         except engine.NotEvaluated as error:
             unknown.append(expressions.failure(text, error.message))

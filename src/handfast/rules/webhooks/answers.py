@@ -234,13 +234,20 @@ def patched(name: str, document: objects.Document | None, operations: Sequence[A
     except status.StatusError as error:
         raise BadPatch(f"received a patch that does not apply: {error.message}") from None
     # 5. the object stays what it is
-    for path in _IDENTITY:
-        if jsonpath.at(after, *path) != jsonpath.at(document, *path):
-            raise _internal(f'admission webhook "{name}" attempted to change {".".join(path)}, which is not supported')
-    return _with_server_set(document, after)
+    path = changed_identity(document, after)
+    if path:
+        raise _internal(f'admission webhook "{name}" attempted to change {path}, which is not supported')
+    return with_server_set(document, after)
 
 
-def _with_server_set(before: objects.Document, after: objects.Document) -> objects.Document:
+def changed_identity(before: objects.Document, after: objects.Document) -> str:
+    """Which part of what an object is was changed; nothing for none."""
+    changed = (path for path in _IDENTITY if jsonpath.at(after, *path) != jsonpath.at(before, *path))
+    return ".".join(next(changed, ()))
+
+
+def with_server_set(before: objects.Document, after: objects.Document) -> objects.Document:
+    """The changed object, with what only the server sets as it was."""
     old, new = before.get("metadata"), after.get("metadata")
     if not isinstance(old, dict) or old is new:
         return after

@@ -5,7 +5,8 @@ It calls nobody: the dispatcher (`apiserver.admission.webhooks`) does what is de
 
 Whether a webhook is asked (`matched`, then `selects`; all must hold):
 
-1. The write is not one to a webhook configuration or an admission policy: nobody may lock these against repair.
+1. The write is not one to a webhook configuration or an admission policy: nobody may lock these against repair. Nor is it a new
+   Revocation: nobody may keep somebody else from being revoked, and a webhook that is down keeps nobody in. Taking one back is judged.
 2. One of the rules covers operation, group, version, resource (with its subresource) and scope; under the match policy
    Equivalent, the same object under another of its names will do, and is then sent under that name.
 3. The namespace selector selects the labels of the object's namespace (its own, for a Namespace); it is not applied
@@ -17,10 +18,10 @@ The dispatcher evaluates `matchConditions`, in CEL, of those that are left (`rul
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Protocol
 
-from handfast.api import jsonpath, kinds, objects, selectors
+from handfast.api import handfast_kinds, jsonpath, kinds, objects, selectors
 from handfast.rules.webhooks import configurations
 
 _GROUP = "admissionregistration.k8s.io"
@@ -46,7 +47,7 @@ def matched(
     `names` are the kind that the request names, and after it other kinds that show the same objects.
     """
     # 1. nobody locks webhooks against repair
-    if is_exempt(names[0]):
+    if is_exempt(names[0], operation):
         return None
     # 2. a rule covers it, under one of its names
     for kind in names[:1] if webhook.exact else names:
@@ -55,9 +56,9 @@ def matched(
     return None
 
 
-def is_exempt(kind: kinds.Kind) -> bool:
-    """Whether writes to objects of a kind are nobody's to refuse."""
-    return kind.resource in _EXEMPT
+def is_exempt(kind: kinds.Kind, operation: str) -> bool:
+    """Whether such writes are nobody's to refuse, or to change."""
+    return kind.resource in _EXEMPT or (kind.resource == handfast_kinds.REVOCATIONS and operation == "CREATE")
 
 
 def covers(rule: configurations.Rule, operation: str, kind: kinds.Kind, subresource: str) -> bool:
@@ -101,14 +102,24 @@ def labels(document: objects.Document | None) -> dict[str, str] | None:
     return {key: str(value) for key, value in jsonpath.mapping(document, "metadata", "labels").items()}
 
 
+class Asked(Protocol):
+    """What is asked about a write, and perhaps twice: a webhook, or a mutating policy under a binding."""
+
+    @property
+    def key(self) -> Hashable: ...
+
+    @property
+    def reinvoked(self) -> bool: ...
+
+
 class Rounds:
-    """Which webhooks the second round asks: those with reinvocationPolicy IfNeeded after which something changed."""
+    """Whom the second round asks: those with reinvocationPolicy IfNeeded after which something changed."""
 
     def __init__(self) -> None:
-        self._asked: set[tuple[str, int]] = set()
-        self._again: set[tuple[str, int]] = set()
+        self._asked: set[Hashable] = set()
+        self._again: set[Hashable] = set()
 
-    def answered(self, webhook: configurations.Webhook, *, changed: bool) -> None:
+    def answered(self, webhook: Asked, *, changed: bool) -> None:
         if changed:
             self.changed_by_others()
         if webhook.reinvoked:
@@ -118,5 +129,5 @@ class Rounds:
         """The object is no longer what those asked so far have seen."""
         self._again |= self._asked
 
-    def again(self, webhook: configurations.Webhook) -> bool:
+    def again(self, webhook: Asked) -> bool:
         return webhook.key in self._again

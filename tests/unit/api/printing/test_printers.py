@@ -174,10 +174,23 @@ def test_a_kind_has_the_columns_of_kubectl_in_their_order(group, plural, normal,
         ("policy", "poddisruptionbudgets", ["web", "50%", "N/A", 1, AGE]),
         ("scheduling.k8s.io", "priorityclasses", ["web", 1000, True, AGE, ""]),
         ("storage.k8s.io", "csistoragecapacities", ["web", "fast", "5Gi"]),
+        ("storage.k8s.io", "volumeattributesclasses", ["web", "csi.example.com", AGE]),
+        ("networking.k8s.io", "servicecidrs", ["web", "192.0.2.0/24,2001:db8::/64", AGE]),
+        ("networking.k8s.io", "ipaddresses", ["192.0.2.1", "services/default/web"]),
+        ("admissionregistration.k8s.io", "mutatingadmissionpolicies", ["web", 2, "v1/ConfigMap", AGE]),
+        ("admissionregistration.k8s.io", "mutatingadmissionpolicybindings", ["web", "web", "default/limits", AGE]),
     ],
 )
 def test_the_cells_of_a_sample_are_those_of_kubectl(group, plural, cells):
     assert list(_row(group, plural).values()) == cells
+
+
+def test_the_parent_of_an_address_is_shown_with_its_group():
+    row = kinds.row("ipaddresses", "networking.k8s.io")
+    parent = {"group": "Example.com", "resource": "Gateways", "name": "g"}
+    document = {"metadata": {"name": "192.0.2.1"}, "spec": {"parentRef": parent}}
+    assert printers.cells(row, document, NOW) == ["192.0.2.1", "gateways.example.com/g"]
+    assert printers.cells(row, {"metadata": {"name": "192.0.2.1"}}, NOW) == ["192.0.2.1", "<none>"]
 
 
 def test_the_columns_of_a_service_line_up_with_its_cells():

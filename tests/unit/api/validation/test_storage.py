@@ -14,6 +14,7 @@ CSI_NODE, CSI_DRIVER, RUNTIME = (
     ("storage.k8s.io", "csidrivers"),
     ("node.k8s.io", "runtimeclasses"),
 )
+ATTRIBUTES = ("storage.k8s.io", "volumeattributesclasses")
 CAPACITY = ("storage.k8s.io", "csistoragecapacities")
 MODES = "spec.accessModes"
 EXACTLY_ONE = "must specify exactly one of inlineVolumeSpec and persistentVolumeName"
@@ -45,6 +46,16 @@ EXACTLY_ONE = "must specify exactly one of inlineVolumeSpec and persistentVolume
         (PVC, {"spec|storageClassName": "A"}, ['spec.storageClassName: Invalid value: "A"']),
         (CLASS, {"provisioner": ""}, ["provisioner: Required value"]),
         (CAPACITY, {"nodeTopology": REMOVED, "capacity": REMOVED}, []),
+        (ATTRIBUTES, {}, []),
+        (ATTRIBUTES, {"driverName": ""}, ["driverName: Required value"]),
+        (ATTRIBUTES, {"parameters": {}}, ["parameters: Required value: must contain at least one key/value pair"]),
+        (ATTRIBUTES, {"parameters": {"": "a"}}, ['parameters: Invalid value: "": field can not be empty.']),
+        (ATTRIBUTES, {"parameters": {"a": "b" * (256 << 10)}}, ["parameters: Too long: must have at most 262144 by"]),
+        (
+            ATTRIBUTES,
+            {"parameters": {str(n): "" for n in range(513)}},
+            ["parameters: Too many: 513: must have at most"],
+        ),
         (CAPACITY, {"nodeTopology": {"matchLabels": {"a b": "c"}}}, ['nodeTopology.matchLabels: Invalid value: "a b"']),
         (CAPACITY, {"storageClassName": ""}, ['storageClassName: Invalid value: ""']),
         (CAPACITY, {"capacity": "-1"}, ['capacity: Invalid value: "-1": must be greater than or equal to 0']),
@@ -129,3 +140,12 @@ def test_what_a_capacity_is_of_stays():
         'storageClassName: Invalid value: "slow": field is immutable'
     ]
     assert not updated(*CAPACITY, {"capacity": "1Gi"})
+
+
+def test_a_class_of_volume_attributes_is_made_anew_and_not_changed():
+    changed = updated(*ATTRIBUTES, {"driverName": "other.example.com", "parameters": {"iops": "1"}})
+    assert changed == [
+        "driverName: Forbidden: updates to driverName are forbidden.",
+        "parameters: Forbidden: updates to parameters are forbidden.",
+    ]
+    assert not updated(*ATTRIBUTES, {})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rules for Ingresses, their classes and NetworkPolicies."""
+"""The rules for Ingresses, their classes NetworkPolicies, and ranges and addresses of Services."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from tests.properties.changed_documents import REMOVED, begin, created, updated
 
 INGRESS = ("networking.k8s.io", "ingresses")
 CLASS = ("networking.k8s.io", "ingressclasses")
+RANGE, ADDRESS = ("networking.k8s.io", "servicecidrs"), ("networking.k8s.io", "ipaddresses")
 POLICY = ("networking.k8s.io", "networkpolicies")
 PATH = "spec|rules|0|http|paths|0"
 SHOWN = "spec.rules[0].http.paths[0]"
@@ -185,3 +186,36 @@ def test_the_controller_of_a_class_stays():
 )
 def test_network_policies(changes, causes):
     assert begin(created(*POLICY, changes), causes), created(*POLICY, changes)
+
+
+@pytest.mark.parametrize(
+    ("resource", "changes", "causes"),
+    [
+        (RANGE, {}, []),
+        (RANGE, {"spec|cidrs": []}, ["spec.cidrs: Required value: at least one CIDR required"]),
+        (RANGE, {"spec|cidrs": ["10.0.0.0/8"] * 3}, ["spec.cidrs: Invalid value: "]),
+        (RANGE, {"spec|cidrs": ["10.0.0.0"]}, ['spec.cidrs[0]: Invalid value: "10.0.0.0": must be a valid CIDR value']),
+        (RANGE, {"spec|cidrs": ["10.0.0.0/8", "10.1.0.0/16"]}, ["spec.cidrs: Invalid value: "]),
+        (ADDRESS, {}, []),
+        (ADDRESS, {"metadata|name": "web"}, ['metadata.name: Invalid value: "web": must be a valid IP address']),
+        (ADDRESS, {"metadata|name": "::0"}, ['metadata.name: Invalid value: "::0": must be in canonical form ("::")']),
+        (ADDRESS, {"metadata|name": "fe80::42:1dff:fe84:f9e2"}, []),
+        (ADDRESS, {"spec|parentRef": REMOVED}, ["spec.parentRef: Required value"]),
+        (ADDRESS, {"spec|parentRef|resource": REMOVED}, ["spec.parentRef.resource: Required value"]),
+        (ADDRESS, {"spec|parentRef|name": "a/b"}, ['spec.parentRef.name: Invalid value: "a/b"']),
+        (ADDRESS, {"spec|parentRef|namespace": ".."}, ['spec.parentRef.namespace: Invalid value: ".."']),
+        (ADDRESS, {"spec|parentRef|group": "X"}, ['spec.parentRef.group: Invalid value: "X"']),
+    ],
+)
+def test_ranges_and_addresses(resource, changes, causes):
+    group, plural = resource
+    assert begin(created(group, plural, changes), causes)
+
+
+def test_a_range_may_get_a_second_family_and_an_address_stays_with_its_parent():
+    both = {"spec|cidrs": ["192.0.2.0/24", "2001:db8::/64"]}
+    assert updated(*RANGE, both, before={"spec|cidrs": ["192.0.2.0/24"]}) == []
+    changed = updated(*RANGE, both, before={"spec|cidrs": ["198.51.100.0/24"]})
+    assert begin(changed, ["spec.cidrs: Invalid value: "])
+    moved = updated(*ADDRESS, {"spec|parentRef": {"resource": "services", "name": "other"}})
+    assert begin(moved, ["spec.parentRef: Invalid value: "])

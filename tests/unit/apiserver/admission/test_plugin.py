@@ -11,7 +11,7 @@ from aiohttp import web
 
 from handfast.api import status
 from handfast.apiserver import calls, identity, request
-from handfast.apiserver.admission import namespace_lifecycle, policies, station, webhooks
+from handfast.apiserver.admission import mutating_policies, namespace_lifecycle, policies, station, webhooks
 from handfast.apiserver.admission import plugin as admission
 from handfast.rules import access, decision
 from tests.unit.apiserver import admission_world
@@ -152,6 +152,7 @@ class TestAdmitter:
             admission.Chain((noted.row("looks", "CREATE", "UPDATE"),), context),
             cast("webhooks.Webhooks", hooks),
             policies.Policies(context.replica),
+            mutating_policies.MutatingPolicies(context.replica),
             admission.Chain((noted.row("reserves", "CREATE"),), context),
         )
 

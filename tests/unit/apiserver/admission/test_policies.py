@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from handfast.api import kinds, status
+from handfast.api import handfast_kinds, kinds, status
 from handfast.api.cel import engine
 from handfast.apiserver.admission import plugin, policies
 from handfast.rules import access, decision
@@ -122,6 +122,12 @@ async def test_what_is_stored_before_counts_and_what_is_gone_does_not():
     await refused(cluster)
     cluster.world.replica.collection(policies.POLICIES).apply("", "p", None, 91)
     await cluster.write()
+
+
+def test_nobody_is_kept_from_being_revoked(cluster):
+    cluster.policy()
+    assert cluster.policies.concerned("CREATE", handfast_kinds.REVOCATION, "") == ()
+    assert len(cluster.policies.concerned("DELETE", handfast_kinds.REVOCATION, "")) == 1
 
 
 async def test_policies_are_never_judged_by_policies(cluster):

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from handfast.api import kinds
+from handfast.api import handfast_kinds, kinds
 from handfast.rules.webhooks import matching
 from tests.unit.rules.webhook_cases import PODS, rule, webhook
 
@@ -93,6 +93,12 @@ def test_equivalent_names(groups, policy, names, seen):
 def test_configurations_are_never_sent(plural):
     found = webhook(rule("*", "*", "*", "*/*"))
     assert matching.matched(found, "DELETE", [kinds.row(plural, "admissionregistration.k8s.io")], "") is None
+
+
+def test_nobody_is_asked_whether_somebody_may_be_revoked():
+    found = webhook(rule("*", "*", "*", "*/*"))
+    assert matching.matched(found, "CREATE", [handfast_kinds.REVOCATION], "") is None
+    assert matching.matched(found, "DELETE", [handfast_kinds.REVOCATION], "") is handfast_kinds.REVOCATION
 
 
 # --- selectors
