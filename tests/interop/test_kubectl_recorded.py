@@ -52,7 +52,6 @@ DIFFERENT = {
     ("applying", "get cm one -o yaml --show-managed-fields"): "who begins to own what was there already has a time",
     ("customs", 'patch clf one --type=merge -p {"spec":{"size":"x"}}'): "one thing that is wrong is told once",
     ("nodes", "describe node cli-node"): "the taint comes from the controller that judges nodes, if it runs",
-    ("discovery", "api-resources --api-group=networking.k8s.io"): _NO_ADDRESSES,
 }
 
 

@@ -25,6 +25,7 @@ from handfast.rules import networks, proxy_protocol
 from handfast.rules.envoy import bootstrap as envoy_start
 from handfast.rules.envoy import http
 from handfast.rules.mesh import admission_reviews, announced, port_annotations
+from handfast.rules.policies import mutators, verdicts
 from handfast.rules.rbac import escalation, grants
 from handfast.rules.tokens import requests
 from handfast.rules.webhooks import answers, configurations
@@ -118,6 +119,9 @@ FIXED = {
     "single permissions of rules that somebody gives away": f"{escalation.LIMIT:,}",
     "a webhook's answer": _bytes(webhook_client.MAX_ANSWER),
     "a webhook's time": f"its `timeoutSeconds`, 1 to 30, else {configurations._DEFAULT_SECONDS} s",
+    "evaluations of all policies of one sort for one write": f"{verdicts.MAX_EVALUATIONS:,}",
+    "objects that are handed to mutations of one write": f"{_bytes(mutators.MAX_BYTES)} in all",
+    "what one mutation makes": f"{mutators.MAX_VALUES:,} values, {_bytes(mutators.MAX_PATCH)}",
     "values of a webhook's answer, and of its patch": f"{answers.MAX_VALUES:,}",
     "a review that the injector answers": (
         f"{_bytes(admission_reviews.MAX_BYTES)}, {admission_reviews.MAX_VALUES:,} values, {handler.BODY_SECONDS:g} s"
