@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow
 
 ROOT = pathlib.Path(__file__).parents[1]
 # Stand for the other peers, and for what would install them: a test changes nothing on the machine.
-PEERS = ("openssl", "strace", "iptables", "ip", "systemd-analyze", "npm", "apt-get")
+PEERS = ("etcd", "etcdctl", "openssl", "strace", "iptables", "ip", "systemd-analyze", "npm", "apt-get")
 
 
 @pytest.fixture

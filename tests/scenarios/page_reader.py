@@ -24,6 +24,7 @@ from tests.scenarios import up_world
 READY = "Handfast is ready"
 # Commands that do not end -> what they say when they are at work.
 STAY = {
+    "etcd --data-dir ": "ready to serve client requests",
     "handfast up ": READY,
     ".venv/bin/handfast up ": READY,
     "handfast serve controllers --kubeconfig ": "controllers started",
@@ -34,6 +35,7 @@ STAY = {
 # Commands that look at what may take a moment to come about: typed again until they show it.
 SETTLE = (
     "handfast node status",
+    "handfast node list",
     "handfast node configuration status",
     "handfast machine pools",
     "handfast csr explain ",

@@ -28,6 +28,7 @@ LETTER = "access.md"
 ONE_STORY = ("joining.md", "node.md", "certificates.md", "ca.md")
 ON_ANOTHER = "cluster.md"
 FLEET = "machines.md"
+ETCD = "etcd.md"
 MESH = ("mesh.md", "mesh-revocation.md", "mesh-spiffe.md", "mesh-anchors.md")
 POLICY = "mesh-policy.md"
 WORKLOADS = ("mesh-run.md", "mesh-tour.md")
@@ -167,6 +168,15 @@ def test_the_page_of_machine_fleets_works_as_written(home: pathlib.Path) -> None
 
 
 @pytest.mark.slow
+def test_the_page_of_etcd_works_as_written(home: pathlib.Path) -> None:
+    with (
+        lone_machine.switched_on(home.parent, NODE, ADDRESS) as enter,
+        page_reader.Reader(home, variables(home), enter) as reader,
+    ):
+        follow(reader, ETCD)
+
+
+@pytest.mark.slow
 def test_the_page_of_the_mesh_works_as_written(home: pathlib.Path) -> None:
     with (
         lone_machine.switched_on(home.parent, NODE, ADDRESS) as enter,
@@ -211,7 +221,7 @@ def write_account(home: pathlib.Path) -> None:
 
 
 def test_every_command_of_the_pages_is_run_or_says_why_not() -> None:
-    followed = {LETTER, *ONE_STORY, ON_ANOTHER, FLEET, *MESH, POLICY, *WORKLOADS}
+    followed = {LETTER, *ONE_STORY, ON_ANOTHER, FLEET, ETCD, *MESH, POLICY, *WORKLOADS}
     missed = []
     for page in test_page_claims.PAGES:
         run = {step.command for terminal in ("first", "second") for step in page_text.steps(page.read_text(), terminal)}

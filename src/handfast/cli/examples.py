@@ -49,7 +49,8 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     "token delete": ("handfast token delete abcdef",),
     "token generate": ("handfast token generate",),
     "token explain": ("handfast token explain abcdef", "handfast token explain - < token.txt"),
-    "node": ("handfast node status", "handfast node revoke worker-1 --reason 'disk was stolen'"),
+    "node": ("handfast node list", "handfast node status", "handfast node revoke worker-1 --reason 'disk was stolen'"),
+    "node list": ("handfast node list", "handfast node list -o wide", "handfast node list -o json"),
     "node run": (
         "handfast node run --rotate-certificates",
         "handfast node run --bootstrap-kubeconfig bootstrap.conf --node-name worker-1",

@@ -121,6 +121,11 @@ class Layout:
     def config(self) -> pathlib.Path:
         return self.root / "config.yaml"
 
+    @property
+    def store_seen(self) -> pathlib.Path:
+        """What the API server has seen of its store: which one it is, and how far it had come."""
+        return self.root / "store-seen.json"
+
     def store(self, path: str) -> pathlib.Path:
         """Where the configuration's `store` is: relative to the directory, unless it is absolute."""
         return self.root / path

@@ -98,7 +98,7 @@ def _created(
     """Who owns what of a new object."""
     manager = field_manager(call)
     if kind.resource in _UNRECORDED:
-        return managed_fields.write_entries(managed_fields.read_rows(sent))
+        return managed_fields.write_entries(managed_fields.read_sent(sent))
     return updates.created(
         document,
         sent,

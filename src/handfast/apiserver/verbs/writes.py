@@ -33,13 +33,13 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import math
 from collections.abc import Callable
 from typing import Any, cast
 
 import msgspec
 
 from handfast.api import conversion, kinds, objects, status
-from handfast.api.codec import bounds
 from handfast.api.custom import definitions
 from handfast.apiserver import calls
 from handfast.apiserver.access import authz
@@ -195,7 +195,7 @@ class Writer:
         """Have the rules of a custom kind compiled, once for all who write its first objects: they wait here, and nobody is told to come back."""
         async with self._compiling:
             if not custom.is_ready(kind):
-                await call.work_with(bounds.LIGHT_BYTES + 1, custom.make_ready, kind)
+                await call.work_with(lambda: math.inf, custom.make_ready, kind)
         # What is too large to be kept is compiled again for each.
         call.is_heavy = call.is_heavy or not custom.is_ready(kind)
 

@@ -116,7 +116,7 @@ class Mutator(verdicts.Judge):
     def _values(self, data: Mapping[str, Any], budget: Budget) -> verdicts.Values:
         budget.require()
         values = verdicts.Values(data, has_params=self.has_params)
-        budget.hand_over(values.size)
+        budget.hand_over(values.sizes.size)
         return values
 
     def _changed(

@@ -61,6 +61,7 @@ class OpenFile:
             if version < schema.SCHEMA_VERSION:
                 schema.migrate(self.writing, self._path, version)
             self.state = schema.read_state(self.writing)
+            self.identity = schema.identify(self.writing)
             self.reading = self._connect(apsw.SQLITE_OPEN_READONLY)
             self._cleanup = self._cleanup.pop_all()
 

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads what the API has about nodes, for `rules.nodes.overview`. It judges nothing.
+
+1. Without the right to read Nodes there is nothing to show. Of the rest, what may not be read, or is not served, is left out and told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from handfast.api import handfast_kinds, resources, signer_names, status
+from handfast.client import api, issued_certificates
+from handfast.rules import revocation
+from handfast.rules.nodes import liveness, overview
+
+_T = TypeVar("_T")
+_UNREAD = frozenset({"Forbidden", "NotFound"})
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What was read, and what could not be, in sentences."""
+
+    objects: overview.Objects
+    unread: tuple[str, ...]
+
+
+async def read(client: api.Client) -> Read:
+    """Everything about nodes that the caller may read."""
+    unread: list[str] = []
+
+    async def optional(what: str, ask: Callable[[], Awaitable[_T]]) -> _T | None:
+        try:
+            return await ask()
+        except status.StatusError as error:
+            if error.reason not in _UNREAD:
+                raise
+            unread.append(f"{what} could not be read: {error.message}")
+            return None
+
+    nodes = await client.list(resources.NODES, metadata=True)
+    leases = await optional("Leases", lambda: client.list(resources.LEASES, api.Scope(namespace=liveness.NAMESPACE)))
+    issued = await optional("the ledger", lambda: issued_certificates.entries(client, signer_names.KUBELET_CLIENT))
+    requests = await optional("certificate requests", lambda: client.list(resources.SIGNING_REQUESTS))
+    revoked = await optional("Revocations", lambda: client.list(handfast_kinds.REVOCATION))
+    index = revocation.Index()
+    for document in revoked or ():
+        index.add(revocation.read(document))
+    objects = overview.Objects(nodes=nodes, leases=leases, issued=issued, requests=requests or (), revocations=index)
+    return Read(objects, tuple(unread))

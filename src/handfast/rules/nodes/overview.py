@@ -1,0 +1,260 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every node in one line: how its certificate stands, when it was last seen, how it came, and what is wrong with it. It reads nothing.
+
+1. A certificate is the newest client certificate of the node in the ledger. It is renewed when 70 to 90 % of its lifetime have passed; after
+   that it is late.
+2. A node is seen by its Lease. One that renews nothing, or has not registered, is silent.
+3. How it came is told by the newest entry that is no renewal: by a token, by a Machine, by hand.
+4. The states are in the order in which they need somebody, the first ones first.
+5. What could not be read is no trouble of a node: without Leases none is silent, without a ledger none is unrecorded.
+
+| state | what it means | who acts |
+|---|---|---|
+| expired | its certificate is over | whoever has the machine, and soon: it cannot ask for the next one by itself for ever |
+| late | its certificate should have been renewed by now | whoever has the machine, before the end |
+| waiting | somebody asks for its first certificate, and nobody has decided | who approves requests |
+| silent | its certificate is good, and it is not seen | whoever has the machine |
+| unrecorded | there is a Node, and the ledger has no certificate of it | nobody, where another signer is meant to have issued it |
+| revoked | a Revocation refuses it | nobody |
+| good | none of these | nobody |
+"""
+
+from __future__ import annotations
+
+import datetime
+import enum
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from handfast import errors
+from handfast.api import jsonpath, objects, signer_names
+from handfast.api.printing import ages
+from handfast.pki import renewal
+from handfast.rules import revocation, user_names
+from handfast.rules.certificates import kubelet
+from handfast.rules.ledger import entries
+from handfast.rules.nodes import claim, liveness
+
+_SUBJECT: Final = f"CN={user_names.NODE_PREFIX}"
+_DECIDED: Final = frozenset({"Approved", "Denied", "Failed"})
+
+
+class State(enum.StrEnum):
+    """How a node stands; those that need somebody first (4)."""
+
+    EXPIRED = "expired"
+    LATE = "late"
+    WAITING = "waiting"
+    SILENT = "silent"
+    UNRECORDED = "unrecorded"
+    REVOKED = "revoked"
+    GOOD = "good"
+
+
+ORDER: Final = tuple(State)
+# The states in which nobody has to do anything.
+CALM: Final = frozenset({State.UNRECORDED, State.REVOKED, State.GOOD})
+# A state, what is wrong, and what to do about it.
+Judged = tuple[State, str, str]
+_GOOD: Final = (State.GOOD, "", "")
+_ON_THE_MACHINE: Final = "on the machine: handfast node status"
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request for a node's client certificate that nobody has decided, and what it waits for, if something says so."""
+
+    name: str
+    requester: str
+    created: datetime.datetime | None
+    why: str
+
+
+@dataclass(slots=True)
+class Known:
+    """What there is of one node."""
+
+    node: Mapping[str, Any] | None = None
+    lease: Mapping[str, Any] | None = None
+    issued: list[entries.Entry] = field(default_factory=list)
+    requests: list[Request] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One node, as it is shown."""
+
+    name: str
+    state: State
+    certificate: entries.Entry | None
+    # 1. when it is renewed: from, until
+    renewal: tuple[datetime.datetime, datetime.datetime] | None
+    seen: datetime.datetime | None
+    came_by: str
+    revoked_by: str
+    problem: str
+    next_step: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Objects:
+    """What the API has about nodes. None: it could not be read (5)."""
+
+    nodes: Sequence[Mapping[str, Any]]
+    leases: Sequence[Mapping[str, Any]] | None
+    issued: Sequence[entries.Entry] | None
+    requests: Sequence[objects.Document]
+    revocations: revocation.Index
+
+
+def gather(read: Objects) -> dict[str, Known]:
+    """What there is of each node, by its name. A request that cannot be read is no node's."""
+    known: dict[str, Known] = {}
+    for node in read.nodes:
+        _of(known, jsonpath.text(node, "metadata", "name")).node = node
+    for entry in read.issued or ():
+        if name := _node_of(entry):
+            _of(known, name).issued.append(entry)
+    for document in read.requests:
+        if request := _waiting(document):
+            _of(known, request[0]).requests.append(request[1])
+    for lease in read.leases or ():
+        # The Lease of a name that nothing else knows is left over.
+        if (one := known.get(jsonpath.text(lease, "metadata", "name"))) is not None:
+            one.lease = lease
+    return known
+
+
+def _of(known: dict[str, Known], name: str) -> Known:
+    return known.setdefault(name, Known())
+
+
+def _node_of(entry: entries.Entry) -> str:
+    """The node whose client certificate this is; empty: it is none."""
+    if entry.signer != signer_names.KUBELET_CLIENT or not entry.names or not entry.names[0].startswith(_SUBJECT):
+        return ""
+    return entry.names[0].removeprefix(_SUBJECT)
+
+
+def _waiting(document: objects.Document) -> tuple[str, Request] | None:
+    """The node, and the request, where it is one for a node's client certificate that nobody has decided."""
+    conditions = jsonpath.mappings(document, "status", "conditions")
+    if jsonpath.text(document, "spec", "signerName") != signer_names.KUBELET_CLIENT:
+        return None
+    if any(each.get("type") in _DECIDED for each in conditions) or jsonpath.text(document, "status", "certificate"):
+        return None
+    try:
+        facts = kubelet.read(document)
+    except errors.Refused:
+        return None
+    if not facts.node_name:
+        return None
+    why = next((jsonpath.text(each, "message") for each in conditions if each.get("type") == claim.WAITING), "")
+    meta = jsonpath.mapping(document, "metadata")
+    request = Request(jsonpath.text(meta, "name"), facts.username, ages.instant(meta.get("creationTimestamp")), why)
+    return facts.node_name, request
+
+
+def rows(read: Objects, now: datetime.datetime) -> list[Row]:
+    """Every node, those that need somebody first (4); then by the end of the certificate."""
+    known = gather(read)
+    shown = [_row(name, one, read, now) for name, one in known.items()]
+    # Certificates of machines that are gone for good are history, not nodes.
+    present = [row for row, one in zip(shown, known.values(), strict=True) if _is_present(row, one, now)]
+    return sorted(present, key=_urgency)
+
+
+def _is_present(row: Row, one: Known, now: datetime.datetime) -> bool:
+    certificate = row.certificate
+    return one.node is not None or bool(one.requests) or (certificate is not None and now < certificate.not_after)
+
+
+def _urgency(row: Row) -> tuple[int, datetime.datetime, str]:
+    end = row.certificate.not_after if row.certificate else datetime.datetime.max.replace(tzinfo=datetime.UTC)
+    return ORDER.index(row.state), end, row.name
+
+
+def _row(name: str, one: Known, read: Objects, now: datetime.datetime) -> Row:
+    newest = max(one.issued, key=lambda entry: entry.issued_at, default=None)
+    pulse = liveness.seen(one.lease, None, 0.0, beat=False)
+    revoked = read.revocations.of_node(name, now)
+    state, problem, step = _of_someone(name, one, revoked) or _of_certificate(newest, now) or _of_lease(one, now)
+    # 5. what could not be read
+    if (state is State.UNRECORDED and read.issued is None) or (state is State.SILENT and read.leases is None):
+        state, problem, step = _GOOD
+    return Row(
+        name=name,
+        state=state,
+        certificate=newest,
+        renewal=None if newest is None else _window(newest),
+        seen=None if pulse is None else pulse.renewed,
+        came_by=came_by(one.issued),
+        revoked_by="" if revoked is None else revoked.name,
+        problem=problem,
+        next_step=step,
+    )
+
+
+def _window(entry: entries.Entry) -> tuple[datetime.datetime, datetime.datetime]:
+    start = renewal.deadline(entry.issued_at, entry.not_after, 0.0)
+    return start, renewal.deadline(entry.issued_at, entry.not_after, renewal.LATEST)
+
+
+def _of_someone(name: str, one: Known, revoked: revocation.Revocation | None) -> Judged | None:
+    """What people have decided of it, or have to decide."""
+    if revoked is not None:
+        return State.REVOKED, f"Revocation {revoked.name}: {revoked.reason}", f"handfast node revoke {name} --undo"
+    return (State.WAITING, *_of_requests(one.requests)) if one.requests else None
+
+
+def _of_certificate(newest: entries.Entry | None, now: datetime.datetime) -> Judged | None:
+    """What is wrong with its certificate (1)."""
+    if newest is None:
+        return State.UNRECORDED, "the ledger has no certificate of it", ""
+    if now >= newest.not_after:
+        ended = ages.human_duration(now - newest.not_after)
+        return State.EXPIRED, f"its certificate ended {ended} ago", _ON_THE_MACHINE
+    due = _window(newest)[1]
+    if now >= due:
+        return State.LATE, f"its renewal is {ages.human_duration(now - due)} late", _ON_THE_MACHINE
+    return None
+
+
+def _of_lease(one: Known, now: datetime.datetime) -> Judged:
+    """Whether it is seen (2)."""
+    if one.node is None:
+        return State.SILENT, "it has a certificate, and has not registered", "on the machine: handfast node run"
+    if not liveness.is_fresh(one.lease, now):
+        return State.SILENT, _silence(one.lease, now), _ON_THE_MACHINE
+    return _GOOD
+
+
+def _of_requests(requests: Sequence[Request]) -> tuple[str, str]:
+    first = min(requests, key=lambda each: (each.created is None, each.created, each.name))
+    more = f", and {len(requests) - 1} more" if len(requests) > 1 else ""
+    why = first.why or f"{first.requester} asks for its certificate, and nobody has decided"
+    return f"{why} ({first.name}{more})", f"handfast csr explain {first.name}"
+
+
+def _silence(lease: Mapping[str, Any] | None, now: datetime.datetime) -> str:
+    pulse = liveness.seen(lease, None, 0.0, beat=False)
+    if pulse is None:
+        return "it has never renewed its Lease"
+    return f"its Lease was renewed {ages.human_duration(max(now - pulse.renewed, datetime.timedelta()))} ago"
+
+
+def came_by(issued: Iterable[entries.Entry]) -> str:
+    """How a node came in, by its entries in the ledger (3); empty: they do not tell."""
+    joins = [entry for entry in issued if entry.rule not in {entries.RENEWAL, entries.SERVING}]
+    newest = max(joins, key=lambda entry: entry.issued_at, default=None)
+    if newest is None:
+        return ""
+    if newest.rule.startswith(entries.MACHINE_JOIN):
+        _, _, machine = newest.rule.partition(": ")
+        return f"Machine {machine}" if machine else "machine-approver"
+    if newest.rule.startswith(entries.BY_HAND):
+        return "by hand"
+    if newest.authenticated_by == "bootstrap-token":
+        return f"token {newest.token_id}"
+    return "recovery" if newest.rule == entries.RECOVERY else newest.authenticated_by
