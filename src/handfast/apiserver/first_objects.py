@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a new cluster starts with: the four namespaces, the Service through which Pods reach this server, and the range of its address.
+"""What a new cluster starts with: four namespaces, two priorities, the Service through which Pods reach this server, and its range.
 
 Made when absent, at every start; the endpoints of the Service follow what the servers advertise. Nothing an operator made is
 overwritten. An EndpointSlice has one list of ports: in it are the servers that listen on the port of the first one; in
@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from handfast.api import kinds, objects
 from handfast.api.defaulting import defaults
+from handfast.api.validation import scheduling
 from handfast.apiserver import identity
 from handfast.apiserver.state import items, storage
 from handfast.apiserver.strategy import strategies
@@ -22,7 +23,7 @@ from handfast.runtime import clock as clocks
 from handfast.store import protocol
 
 NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
-_GROUPS = frozenset({"", "discovery.k8s.io", "networking.k8s.io"})
+_GROUPS = frozenset({"", "discovery.k8s.io", "networking.k8s.io", "scheduling.k8s.io"})
 # What is said of the range, once, when it is made: nobody should wait for addresses out of it.
 _NOT_GIVEN = "Services get no addresses from this range: it is the one that kubeadm-config names."
 _SYSTEM = identity.User("system:apiserver", (access.MASTERS,))
@@ -40,6 +41,10 @@ def _documents(servers: Sequence[Server]) -> list[tuple[str, str, objects.Docume
     named = {"name": "kubernetes", "labels": {"component": "apiserver", "provider": "kubernetes"}}
     documents: list[tuple[str, str, objects.Document]] = [
         ("namespaces", "", {"metadata": {"name": name}}) for name in NAMESPACES
+    ]
+    documents += [
+        ("priorityclasses", "", {"metadata": {"name": name}, "value": value, "description": scheduling.SYSTEM_CLASS})
+        for name, value in scheduling.SYSTEM_CLASSES.items()
     ]
     service = {
         "type": "ClusterIP",

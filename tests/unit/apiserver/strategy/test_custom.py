@@ -123,6 +123,11 @@ def test_what_an_older_server_stored_loses_its_unknown_fields() -> None:
     assert custom.stored(NEWER_EVENT, event, is_foreign=True) == kept
 
 
+def test_what_an_older_server_stored_without_its_empty_status_has_one() -> None:
+    jobs = next(kind for kind in kinds.builtin() if kind.plural == "jobs")
+    assert custom.stored(jobs, {"metadata": {"name": "j"}}, written_before_start=True)["status"] == {}
+
+
 def test_what_was_wrong_before_may_stay() -> None:
     assert [cause.field for cause in custom.problems(WIDGET, widget(count=0))] == ["spec.count"]
     assert custom.problems(WIDGET, widget(count=0), widget(count=0, colour="x")) == []
