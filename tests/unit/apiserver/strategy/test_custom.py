@@ -125,7 +125,7 @@ def test_what_an_older_server_stored_loses_its_unknown_fields() -> None:
 
 def test_what_an_older_server_stored_without_its_empty_status_has_one() -> None:
     jobs = next(kind for kind in kinds.builtin() if kind.plural == "jobs")
-    assert custom.stored(jobs, {"metadata": {"name": "j"}}, written_before_start=True)["status"] == {}
+    assert custom.stored(jobs, {"metadata": {"name": "j"}}, is_foreign=True)["status"] == {}
 
 
 def test_what_was_wrong_before_may_stay() -> None:
