@@ -24,6 +24,7 @@ SIZES = frozenset({"len", "count"})
 COMPARING = (ast.Eq, ast.NotEq, ast.In, ast.NotIn)
 
 _POINTER = "a part of a JSON pointer"
+_WORD = "words and signs of an expression"
 _NAME = "the name of a Secret"
 _UID = "the UID of a Secret or of an account"
 _ID = "the id of a token, which is no secret: it is in the names of Secrets and of signatures"
@@ -42,6 +43,21 @@ ALLOWED: Mapping[tuple[str, str], str] = {
         "jsonpath.text(source, 'serviceAccountToken', 'path') == name",
     ): "the name of a file",
     ("bootstrap/tokens.py", "secret.name != expected"): _NAME,
+    ("api/cel/mutations.py", "_kind(tokens, place) != 'name'"): _WORD,
+    ("api/cel/mutations.py", "_next(tokens, index + 1) == ':'"): _WORD,
+    ("api/cel/mutations.py", "_next(tokens, place) != '{'"): _WORD,
+    ("api/cel/mutations.py", "_next(tokens, place) == '.'"): _WORD,
+    ("api/cel/mutations.py", "_next(tokens, place) == '}'"): _WORD,
+    ("api/cel/mutations.py", "tokens[index][0] == 'space'"): _WORD,
+    ("api/cel/mutations.py", "tokens[index][1] not in {OBJECT, PATCH}"): _WORD,
+    (
+        "store/backup_file.py",
+        "_chained(self._digest, head, payload) != digest",
+    ): "a checksum, which is in the file that is read",
+    (
+        "wire/etcd_client.py",
+        "self._token == token",
+    ): "two tokens of our own: whether another call has fetched a new one",
     ("api/merging/patch.py", "token not in container"): _POINTER,
     ("api/merging/patch.py", "token == '-'"): _POINTER,
     ("api/merging/patch.py", "tokens != source"): _POINTER,

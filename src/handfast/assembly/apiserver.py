@@ -159,7 +159,6 @@ class ApiServer:
         self.holds = loop_holds.LoopHolds(self.metrics, clock)
         self.health = self._checks()
         self.pipeline = self._pipeline(limits)
-        self.pipeline.fresh = self.replica.fresh if shared else None
         named = proxied.Proxied(networks.Networks.parse(options.proxy_protocol_from))
         self.listener = listener.Listener(
             sock, context, self.pipeline.handle, pipeline.protocol_error, limits, clock, named
@@ -360,6 +359,7 @@ class ApiServer:
         hosts = addresses.ip_hosts((*self._advertise, self.address[0]))
         server = first_objects.Server(tuple(hosts), self.address[1])
         if self._shared:
+            self.pipeline.fresh = self.replica.fresh
             await self._join_peers(server)
         else:
             await first_objects.ensure(self.storage, self._clock, [server])

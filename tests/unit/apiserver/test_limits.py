@@ -160,5 +160,6 @@ def test_what_is_fixed_is_written_down() -> None:
 
 def test_how_much_a_body_may_hold_is_written_down() -> None:
     said = {what: most for what, most in _rows("Documents").items() if what.startswith(("values", "… of a"))}
-    numbers = (bounds.USUAL, bounds.MANY, bounds.PATCH, bounds.QUESTION, bounds.FEW, bounds.LIGHT)
-    assert list(said.values()) == [f"{number:,}" for number in numbers]
+    numbers = (bounds.USUAL, bounds.MANY, bounds.PATCH, bounds.QUESTION, bounds.FEW)
+    light = f"{bounds.LIGHT:,}, and {bounds.LIGHT_TEXT >> 10} KiB"
+    assert list(said.values()) == [*(f"{number:,}" for number in numbers), light]
