@@ -62,6 +62,9 @@ def of(error: aiohttp.ClientError | OSError | ValueError) -> Troubled:
         if inner.errno == errno.ECONNREFUSED:
             return Troubled(trouble.CONNECTION_REFUSED)
         return Troubled(trouble.UNREACHABLE, inner.strerror or str(inner))
+    # One of its kinds is a ValueError, too.
+    if isinstance(error, ssl.SSLError):
+        return _of_socket(error)
     if isinstance(error, UnicodeError):
         # Python's codec for names in DNS.
         return Troubled(trouble.NAME_NOT_FOUND, "no name in DNS has this form")
