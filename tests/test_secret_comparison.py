@@ -42,6 +42,7 @@ ALLOWED: Mapping[tuple[str, str], str] = {
         "jsonpath.text(source, 'serviceAccountToken', 'path') == name",
     ): "the name of a file",
     ("bootstrap/tokens.py", "secret.name != expected"): _NAME,
+    ("rules/diagnoses/joining.py", "tokens.SIGNING in each.usages"): "the name of a usage",
     ("api/merging/patch.py", "token not in container"): _POINTER,
     ("api/merging/patch.py", "token == '-'"): _POINTER,
     ("api/merging/patch.py", "tokens != source"): _POINTER,

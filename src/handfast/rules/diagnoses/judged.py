@@ -57,13 +57,13 @@ def of_node(node: str, known: facts.Facts) -> tuple[check.Check, ...]:
     return tuple(_with_page(row, PAGE) for row in rows)
 
 
-def _mesh(told: Sequence[check.Check] | check.Unread | None) -> Sequence[check.Check]:
-    if isinstance(told, check.Unread):
-        return (_with_page(check.unread(MESH, told), PAGE),)
+def _mesh(rows: Sequence[check.Check] | check.Unread | None) -> Sequence[check.Check]:
+    if isinstance(rows, check.Unread):
+        return (_with_page(check.unread(MESH, rows), PAGE),)
     # 2. one row, where there is none
-    if told is None:
+    if rows is None:
         return (check.Check(MESH, check.Verdict.OK, "no mesh is installed"),)
-    return [_with_page(dataclasses.replace(row, name=f"{MESH}-{row.name}"), _MESH_PAGE) for row in told]
+    return [_with_page(dataclasses.replace(row, name=f"{MESH}-{row.name}"), _MESH_PAGE) for row in rows]
 
 
 def _with_page(row: check.Check, page: str) -> check.Check:
