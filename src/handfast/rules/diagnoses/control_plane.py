@@ -93,12 +93,14 @@ def store(known: facts.Facts) -> check.Check:
         )
     wrong = [row for row in rows if row.startswith("[-]")]
     if wrong:
-        hint = "look for room on the disk, and at the log of the API server"
+        hint = "on the machine that has it: handfast store status; and look for room on the disk"
         return check.Check(name, _FAILED, check.several([row[3:] for row in wrong]), "StoreNotReady", hint)
     noted = [row[3:] for row in rows if ", but " in row]
     if noted:
         said = check.several(noted)
-        return check.Check(name, check.Verdict.WARNING, said, "StoreNearlyFull", "make room, or give it more")
+        return check.Check(
+            name, check.Verdict.WARNING, said, "StoreNearlyFull", "on the machine that has it: handfast store status"
+        )
     return check.Check(name, _OK, check.several([row[3:] for row in rows]))
 
 
