@@ -58,6 +58,7 @@ ALLOWED: Mapping[tuple[str, str], str] = {
         "wire/etcd_client.py",
         "self._token == token",
     ): "two tokens of our own: whether another call has fetched a new one",
+    ("rules/diagnoses/joining.py", "tokens.SIGNING in each.usages"): "the name of a usage",
     ("api/merging/patch.py", "token not in container"): _POINTER,
     ("api/merging/patch.py", "token == '-'"): _POINTER,
     ("api/merging/patch.py", "tokens != source"): _POINTER,

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from handfast.client import api
     from handfast.pki import certificates
     from handfast.rules import request_explanation
-    from handfast.rules.certificates import kubelet
-    from handfast.rules.machines import approval
     from handfast.rules.policies import explanation as policy_explanation
 
 _TRIES: Final = 10
@@ -268,64 +266,18 @@ async def _explain(
 ) -> tuple[request_explanation.Explanation, list[_Event], dict[str, str], list[policy_explanation.Row]]:
     """What the rules say of it, what controllers have said, what became of it, and what admission policies say."""
     from handfast.api import resources, signing_requests
-    from handfast.rules import request_explanation
-    from handfast.rules.certificates import kubelet
     from handfast.runtime import clock
 
     async with connecting.connected(kubeconfig) as reached:
+        from handfast.client import request_reviews
+
         request = await reached.client.view(resources.SIGNING_REQUESTS, name, signing_requests.DECODER)
-        answers: dict[str, request_explanation.Answer] = {}
-        addresses: tuple[str, ...] | None = None
-        reserved = kubelet.NO_NAMES
-        other_checks: list[kubelet.Check] = []
-        machine: approval.Verdict | None = None
-        now = clock.SystemClock().now()
-        try:
-            facts = kubelet.read(request.document())
-        except errors.Refused:
-            # The explanation says why it cannot be read.
-            facts = None
-        if facts is not None:
-            machine = await _machine(reached.client, request, facts, now)
-            if machine is None:
-                answers, addresses, reserved = await _reviewed(reached.client, facts)
-            other_checks = await _further(reached.client, facts, now)
+        review = request_reviews.Review(reached.client, clock.SystemClock().now(), output.note)
+        explanation = await review.explain(request)
         events = await _events(reached.client, request.metadata.uid)
         issued = await _issued(reached.client, request)
         policies = await csr_policies.rows(reached.client, request)
-    explanation = request_explanation.explain(
-        request,
-        now,
-        answers=answers,
-        node_addresses=addresses,
-        reserved=reserved,
-        other_checks=other_checks,
-        machine=machine,
-    )
     return explanation, events, issued, policies
-
-
-async def _machine(
-    client: api.Client, request: signing_requests.Request, facts: kubelet.Facts, now: datetime.datetime
-) -> approval.Verdict | None:
-    """What the machine-approver says of it, where one runs and the request is its own, as far as the caller may ask."""
-    from handfast.api import status
-    from handfast.client import machine_reviews
-
-    try:
-        known = await machine_reviews.settings(client)
-        if known is None:
-            return None
-        if known.trouble:
-            output.note(
-                f"the machine-approver's settings cannot be read, and the defaults are assumed: {known.trouble}"
-            )
-        return await machine_reviews.verdict(client, request, facts, known.settings, now)
-    except status.StatusError as error:
-        if error.reason != "Forbidden":
-            raise
-        output.note(f"some checks are missing: {error.message}")
-        return None
 
 
 async def _issued(client: api.Client, request: signing_requests.Request) -> dict[str, str]:
@@ -372,22 +324,6 @@ async def _entry(client: api.Client, leaf: certificates.Certificate) -> str:
     return "has no entry for it: another program signed it, or the entry was deleted"
 
 
-async def _further(client: api.Client, facts: kubelet.Facts, now: datetime.datetime) -> list[kubelet.Check]:
-    """Checks of the name that the request asks for, as far as the caller may make them."""
-    from handfast.api import status
-    from handfast.client import certificate_reviews
-
-    checks = []
-    for ask in (certificate_reviews.claim, certificate_reviews.revoked):
-        try:
-            checks.append(await ask(client, facts, now))
-        except status.StatusError as error:
-            if error.reason != "Forbidden":
-                raise
-            output.note(f"some checks are missing: {error.message}")
-    return [check for check in checks if check is not None]
-
-
 async def _events(client: api.Client, uid: str) -> list[_Event]:
     """The Events about a request, oldest first: when each was last so, its reason and its message."""
     from handfast.api import jsonpath, resources
@@ -404,26 +340,3 @@ async def _events(client: api.Client, uid: str) -> list[_Event]:
         (jsonpath.text(each, "lastTimestamp"), jsonpath.text(each, "reason"), jsonpath.text(each, "message"))
         for each in events
     )
-
-
-async def _reviewed(
-    client: api.Client, facts: kubelet.Facts
-) -> tuple[dict[str, request_explanation.Answer], tuple[str, ...] | None, frozenset[str]]:
-    """What the approver would ask, and the answers, as far as the caller may ask."""
-    from handfast.api import status
-    from handfast.client import certificate_reviews
-    from handfast.rules.certificates import kubelet
-
-    answers: dict[str, request_explanation.Answer] = {}
-    addresses: tuple[str, ...] | None = None
-    reserved = kubelet.NO_NAMES
-    try:
-        addresses = await certificate_reviews.node_addresses(client, facts)
-        for permission in kubelet.permissions(facts.signer_name):
-            answers[permission] = await certificate_reviews.ask_permission(client, facts, permission)
-        reserved = await certificate_reviews.reserved(client, facts)
-    except status.StatusError as error:
-        if error.reason != "Forbidden":
-            raise
-        output.note(f"some checks are missing: {error.message}")
-    return answers, addresses, reserved

@@ -18,6 +18,8 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     "": ("handfast up", "handfast token create --print-join-command", "handfast help token create"),
     "up": ("handfast up", "handfast up --dir ./other --listen 0.0.0.0:6443 --advertise 192.0.2.10:6443"),
     "init": ("handfast init --dir /var/lib/handfast", "handfast init --ca-cert ca.crt --ca-key ca.key"),
+    "status": ("handfast status", "handfast status --kubeconfig admin.conf -o json"),
+    "check": ("handfast check", "handfast check --node worker-1", "handfast check -o junit --fail-on-warning"),
     "serve": ("handfast serve apiserver --dir /var/lib/handfast",),
     "serve apiserver": ("handfast serve apiserver --dir /var/lib/handfast --listen 0.0.0.0:6443",),
     "serve machine-config": (

@@ -30,6 +30,8 @@ COMMANDS: Final = {
     "ca": ("handfast.cli.ca", "Show or replace the CA and the key of service account tokens."),
     "store": ("handfast.cli.store", "Back up, restore, move, verify and describe the store."),
     "ledger": ("handfast.cli.ledger", "List, show and verify the certificates that were issued."),
+    "status": ("handfast.cli.status", "Show the whole control plane in ten lines."),
+    "check": ("handfast.cli.check", "Say what is wrong with a control plane, and what to do."),
     "csr": ("handfast.cli.csr", "List, approve, deny and explain certificate requests."),
     "join": ("handfast.cli.join", "Make this machine a node of a cluster."),
     "kubeconfig": ("handfast.cli.kubeconfig", "Update or show the cluster in a kubeconfig."),

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from handfast.cli import connecting, mesh_options, output, tables
+from handfast.cli import check_output, connecting, mesh_options, output
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from handfast.rules.mesh import check as check_module
+    from handfast.rules import check as check_module
 
 
 @click.command(name="check", short_help="Say whether the mesh is in order, and what to do.")
@@ -35,15 +35,16 @@ def check(
     """
     import asyncio
 
-    from handfast.rules.mesh import check as check_module
+    from handfast.rules import check as check_module
+    from handfast.rules.diagnoses import report
 
     checks = asyncio.run(_work(connecting.chosen(ctx, kubeconfig, directory), namespace))
     worst = check_module.worst(checks)
     # 1. all of them
     if form == "text":
-        _show(checks)
+        check_output.show(checks)
     else:
-        output.result(output.document({"verdict": str(worst), "checks": [_row(each) for each in checks]}, form))
+        output.result(output.document({"verdict": str(worst), "checks": [report.row(each) for each in checks]}, form))
     # 2. what fails, and what counts as that
     good = {check_module.Verdict.OK}
     if not fail_on_warning:
@@ -57,16 +58,3 @@ async def _work(path: str, namespace: str) -> Sequence[check_module.Check]:
 
     async with connecting.connected(path) as reached:
         return await mesh_check.look(reached.client, reached.connection.server, namespace, clock.SystemClock())
-
-
-def _row(each: check_module.Check) -> dict[str, str]:
-    row = {"name": each.name, "verdict": str(each.verdict), "message": each.sentence}
-    return row | ({"reason": each.reason, "hint": each.hint} if each.reason else {})
-
-
-def _show(checks: Sequence[check_module.Check]) -> None:
-    rows = [(each.name, str(each.verdict), output.printable(each.sentence)) for each in checks]
-    output.result(tables.table(("CHECK", "RESULT", "SEEN"), rows))
-    for each in checks:
-        if each.reason:
-            output.result(f"\n{each.name}: {each.reason}\n  next: {output.printable(each.hint)}")

@@ -19,9 +19,17 @@ from urllib import parse as urls
 from handfast import errors
 from handfast.api import handfast_kinds, jsonpath, kinds, objects, resources, status
 from handfast.client import api, discovery
-from handfast.rules import user_names
+from handfast.rules import check, user_names
 from handfast.rules.mesh import addresses as mesh_addresses
-from handfast.rules.mesh import check, check_trust, check_workloads, control_plane, installation, services, webhook
+from handfast.rules.mesh import (
+    check_facts,
+    check_trust,
+    check_workloads,
+    control_plane,
+    installation,
+    services,
+    webhook,
+)
 from handfast.runtime import addresses, tasks
 from handfast.runtime import clock as clocks
 
@@ -49,11 +57,11 @@ class _Look:
         self._namespace = namespace
         self._clock = clock
 
-    async def facts(self, server: str) -> check.Facts:
+    async def facts(self, server: str) -> check_facts.Facts:
         """What is there."""
         config = await self._find(resources.CONFIG_MAPS, control_plane.CONFIG)
         access = installation.access(self._namespace, ())
-        return check.Facts(
+        return check_facts.Facts(
             namespace=self._namespace,
             now=self._clock.now(),
             config=config,
@@ -116,13 +124,15 @@ class _Look:
                 return True
         return False
 
-    async def _heartbeats(self) -> Sequence[check.Heartbeat]:
+    async def _heartbeats(self) -> Sequence[check_facts.Heartbeat]:
         beats = []
         for node in await self._client.list(resources.NODES):
             for row in jsonpath.mappings(node, "status", "conditions"):
                 at = jsonpath.text(row, "lastHeartbeatTime")
                 if row.get("type") == _READY and row.get("status") == "True" and at:
-                    beats.append(check.Heartbeat(jsonpath.text(node, "metadata", "name"), objects.parse_timestamp(at)))
+                    beats.append(
+                        check_facts.Heartbeat(jsonpath.text(node, "metadata", "name"), objects.parse_timestamp(at))
+                    )
         return beats
 
     async def _ahead(self, server: str) -> datetime.timedelta | check.Unread:
@@ -130,7 +140,7 @@ class _Look:
         ours = await discovery.Discovery(self._clock).skew(server)
         return check.Unread("the API server does not say what time it is") if ours is None else -ours
 
-    async def _doors(self, config: check.Stored, server: str) -> Mapping[str, check.Door] | check.Unread:
+    async def _doors(self, config: check.Stored, server: str) -> Mapping[str, check_facts.Door] | check.Unread:
         slices = await self._read(
             lambda: self._client.list(resources.ENDPOINT_SLICES, api.Scope(namespace=self._namespace))
         )
@@ -141,10 +151,10 @@ class _Look:
 
     async def _door(
         self, name: str, data: Mapping[str, Any], slices: Sequence[objects.Document], server: str
-    ) -> check.Door:
+    ) -> check_facts.Door:
         ready, outside = services.endpoints_of(name, slices)
         address = str(data.get(f"{name}.address") or outside)
-        return check.Door(address, ready, await self._connects(address, server) if address else None)
+        return check_facts.Door(address, ready, await self._connects(address, server) if address else None)
 
     async def _connects(self, address: str, server: str) -> bool | None:
         # 3. loopback is another machine's, unless the API server is here

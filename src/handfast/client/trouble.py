@@ -7,6 +7,7 @@ What is said of each is in `bootstrap.diagnosis`. It opens no connection.
 from __future__ import annotations
 
 import errno
+import socket
 import ssl
 from typing import Final
 
@@ -57,17 +58,38 @@ def of(error: aiohttp.ClientError | OSError | ValueError) -> Troubled:
     if isinstance(error, aiohttp.ClientConnectorError):
         inner = error.os_error
         if isinstance(inner, ssl.SSLError):
-            why = inner.reason or "no handshake"
-            return Troubled(trouble.NOT_TLS if why in _NOT_TLS else trouble.UNREACHABLE, why)
+            return _no_handshake(inner)
         if inner.errno == errno.ECONNREFUSED:
             return Troubled(trouble.CONNECTION_REFUSED)
         return Troubled(trouble.UNREACHABLE, inner.strerror or str(inner))
+    # One of its kinds is a ValueError, too.
+    if isinstance(error, ssl.SSLError):
+        return _of_socket(error)
     if isinstance(error, UnicodeError):
         # Python's codec for names in DNS.
         return Troubled(trouble.NAME_NOT_FOUND, "no name in DNS has this form")
     if isinstance(error, aiohttp.ClientResponseError | ValueError):
         return Troubled(trouble.NOT_HTTP, "its answer is not HTTP")
+    return _of_socket(error)
+
+
+def _of_socket(error: aiohttp.ClientError | OSError) -> Troubled:
+    """Of those that no library has wrapped."""
+    trouble = diagnosis.Trouble
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return _distrusted(error)
+    if isinstance(error, ssl.SSLError):
+        return _no_handshake(error)
+    if isinstance(error, socket.gaierror):
+        return Troubled(trouble.NAME_NOT_FOUND, error.strerror or "there is no such name")
+    if isinstance(error, ConnectionRefusedError):
+        return Troubled(trouble.CONNECTION_REFUSED)
     return Troubled(trouble.UNREACHABLE, str(error) or type(error).__name__)
+
+
+def _no_handshake(error: ssl.SSLError) -> Troubled:
+    why = error.reason or "no handshake"
+    return Troubled(diagnosis.Trouble.NOT_TLS if why in _NOT_TLS else diagnosis.Trouble.UNREACHABLE, why)
 
 
 def _distrusted(error: Exception) -> Troubled:

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from handfast.cli import connecting, main, mesh_check, output
-from handfast.rules.mesh import check
+from handfast.rules import check
 
 ROWS = {
     "ok": check.Check("settings", check.Verdict.OK, "fine"),

@@ -16,8 +16,9 @@ from typing import Final
 from handfast import errors
 from handfast.api import jsonpath
 from handfast.pki import bundles
+from handfast.rules import check
 from handfast.rules.mesh import (
-    check,
+    check_facts,
     expiry,
     injector_pair,
     installation,
@@ -30,7 +31,7 @@ _INSTALL: Final = "run handfast mesh install"
 _OTHER_ISSUER: Final = "give another issuer: handfast mesh install --trust-anchors … --issuer-cert … --issuer-key …"
 
 
-def chosen(facts: check.Facts) -> settings.Settings | None:
+def chosen(facts: check_facts.Facts) -> settings.Settings | None:
     """The settings, where they can be read (1)."""
     if not isinstance(facts.config, dict):
         return None
@@ -40,7 +41,7 @@ def chosen(facts: check.Facts) -> settings.Settings | None:
         return None
 
 
-def anchors(facts: check.Facts) -> bundles.TrustBundle | None:
+def anchors(facts: check_facts.Facts) -> bundles.TrustBundle | None:
     """The trust anchors, where they can be read (2)."""
     if not isinstance(facts.anchors, dict):
         return None
@@ -50,12 +51,12 @@ def anchors(facts: check.Facts) -> bundles.TrustBundle | None:
         return None
 
 
-def checks(facts: check.Facts) -> tuple[check.Check, ...]:
+def checks(facts: check_facts.Facts) -> tuple[check.Check, ...]:
     """All of them, in order."""
     return _settings(facts), _anchors(facts), _issuer(facts), _kinds(facts), _rights(facts), _webhook(facts)
 
 
-def _settings(facts: check.Facts) -> check.Check:
+def _settings(facts: check_facts.Facts) -> check.Check:
     name = "settings"
     # 1. there, and readable
     if isinstance(facts.config, check.Unread):
@@ -70,7 +71,7 @@ def _settings(facts: check.Facts) -> check.Check:
     return check.Check(name, check.Verdict.OK, f"identities end in {read.trust_domain}")
 
 
-def _anchors(facts: check.Facts) -> check.Check:
+def _anchors(facts: check_facts.Facts) -> check.Check:
     name = "trust-anchors"
     if isinstance(facts.anchors, check.Unread):
         return check.unknown(name, facts.anchors.why)
@@ -88,7 +89,7 @@ def _anchors(facts: check.Facts) -> check.Check:
     return _ending(name, rows, ("TrustAnchorExpired", "TrustAnchorEndsSoon"), hint, f"{len(bundle.anchors)} in force")
 
 
-def _issuer(facts: check.Facts) -> check.Check:
+def _issuer(facts: check_facts.Facts) -> check.Check:
     name, read = "issuer", chosen(facts)
     for stored in (facts.signing, facts.anchors):
         if isinstance(stored, check.Unread):
@@ -107,7 +108,7 @@ def _issuer(facts: check.Facts) -> check.Check:
     )
 
 
-def _kinds(facts: check.Facts) -> check.Check:
+def _kinds(facts: check_facts.Facts) -> check.Check:
     # 4. the kinds
     return check.about(
         "kinds",
@@ -120,7 +121,7 @@ def _kinds(facts: check.Facts) -> check.Check:
     )
 
 
-def _rights(facts: check.Facts) -> check.Check:
+def _rights(facts: check_facts.Facts) -> check.Check:
     name = "rights"
     # 5. nobody reads what is not theirs
     if not isinstance(facts.readers, check.Unread) and facts.readers:
@@ -143,7 +144,7 @@ def _rights(facts: check.Facts) -> check.Check:
     )
 
 
-def _webhook(facts: check.Facts) -> check.Check:
+def _webhook(facts: check_facts.Facts) -> check.Check:
     name, read = "webhook", chosen(facts)
     for stored in (facts.webhook, facts.injector_pair):
         if isinstance(stored, check.Unread):
@@ -171,7 +172,7 @@ def _webhook(facts: check.Facts) -> check.Check:
     return check.Check(name, check.Verdict.OK, f"believed until {held.pair.leaf.not_after:%Y-%m-%dT%H:%M:%SZ}")
 
 
-def _first(facts: check.Facts) -> dict[str, object]:
+def _first(facts: check_facts.Facts) -> dict[str, object]:
     return next(iter(jsonpath.mappings(_document(facts.webhook), "webhooks")), {})
 
 

@@ -18,7 +18,8 @@ from typing import Any, Final
 
 from handfast import errors
 from handfast.api import jsonpath, objects
-from handfast.rules.mesh import check, check_trust, injectable, injection, names, settings, webhook, workloads
+from handfast.rules import check
+from handfast.rules.mesh import check_facts, check_trust, injectable, injection, names, settings, webhook, workloads
 
 # As Linkerd judges a Node's heartbeat.
 _SILENT: Final = datetime.timedelta(minutes=5, seconds=10)
@@ -28,7 +29,7 @@ _ENDED: Final = frozenset({"Succeeded", "Failed"})
 _RESTART: Final = "start these Pods again: kubectl rollout restart"
 
 
-def checks(facts: check.Facts) -> tuple[check.Check, ...]:
+def checks(facts: check_facts.Facts) -> tuple[check.Check, ...]:
     """All of them, in order."""
     return (
         _services(facts),
@@ -40,7 +41,7 @@ def checks(facts: check.Facts) -> tuple[check.Check, ...]:
     )
 
 
-def _services(facts: check.Facts) -> check.Check:
+def _services(facts: check_facts.Facts) -> check.Check:
     name = "services"
     if isinstance(facts.doors, check.Unread):
         return check.unknown(name, facts.doors.why)
@@ -66,7 +67,7 @@ def _services(facts: check.Facts) -> check.Check:
     return check.Check(name, check.Verdict.OK, f"each has an address{more}")
 
 
-def _clocks(facts: check.Facts) -> check.Check:
+def _clocks(facts: check_facts.Facts) -> check.Check:
     name, read = "clock", check_trust.chosen(facts) or settings.Settings()
     if isinstance(facts.ahead, check.Unread):
         return check.unknown(name, facts.ahead.why)
@@ -93,7 +94,7 @@ def _clocks(facts: check.Facts) -> check.Check:
     )
 
 
-def _accounts(facts: check.Facts) -> check.Check:
+def _accounts(facts: check_facts.Facts) -> check.Check:
     name, read = "accounts", check_trust.chosen(facts)
     for rows in (facts.accounts, facts.namespaces):
         if isinstance(rows, check.Unread):
@@ -116,7 +117,7 @@ def _accounts(facts: check.Facts) -> check.Check:
     )
 
 
-def _unmeshed(facts: check.Facts) -> check.Check:
+def _unmeshed(facts: check_facts.Facts) -> check.Check:
     name, read = "unmeshed-pods", check_trust.chosen(facts) or settings.Settings()
     for rows in (facts.pods, facts.namespaces):
         if isinstance(rows, check.Unread):
@@ -139,7 +140,7 @@ def _unmeshed(facts: check.Facts) -> check.Check:
     )
 
 
-def _pod_anchors(facts: check.Facts) -> check.Check:
+def _pod_anchors(facts: check_facts.Facts) -> check.Check:
     name, bundle = "pod-anchors", check_trust.anchors(facts)
     if isinstance(facts.pods, check.Unread):
         return check.unknown(name, facts.pods.why)
@@ -166,7 +167,7 @@ def _pod_anchors(facts: check.Facts) -> check.Check:
     )
 
 
-def _up_to_date(facts: check.Facts, roots: set[str]) -> set[str]:
+def _up_to_date(facts: check_facts.Facts, roots: set[str]) -> set[str]:
     """The UIDs of Pods whose agent has acknowledged these."""
     return {
         jsonpath.text(owner, "uid")
@@ -176,7 +177,7 @@ def _up_to_date(facts: check.Facts, roots: set[str]) -> set[str]:
     }
 
 
-def _certificates(facts: check.Facts) -> check.Check:
+def _certificates(facts: check_facts.Facts) -> check.Check:
     name = "workload-certificates"
     if isinstance(facts.workloads, check.Unread):
         return check.unknown(name, facts.workloads.why)
@@ -200,11 +201,11 @@ def _known(rows: Sequence[objects.Document] | check.Unread) -> Sequence[objects.
     return () if isinstance(rows, check.Unread) else rows
 
 
-def _pods(facts: check.Facts) -> Iterator[objects.Document]:
+def _pods(facts: check_facts.Facts) -> Iterator[objects.Document]:
     return (pod for pod in _known(facts.pods) if jsonpath.text(pod, "status", "phase") not in _ENDED)
 
 
-def _values(facts: check.Facts) -> dict[str, str]:
+def _values(facts: check_facts.Facts) -> dict[str, str]:
     """Namespace -> its annotation, of those that the webhook is asked about."""
     left_alone = {*webhook.LEFT_ALONE, facts.namespace}
     return {
@@ -215,7 +216,7 @@ def _values(facts: check.Facts) -> dict[str, str]:
     }
 
 
-def _injected(facts: check.Facts) -> frozenset[str]:
+def _injected(facts: check_facts.Facts) -> frozenset[str]:
     return frozenset(name for name, value in _values(facts).items() if value == settings.ENABLED)
 
 

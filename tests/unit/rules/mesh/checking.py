@@ -8,7 +8,7 @@ import hashlib
 from typing import Any
 
 from handfast.pki import pem
-from handfast.rules.mesh import check, injector_pair, installation, issuer, services, settings, webhook
+from handfast.rules.mesh import check_facts, injector_pair, installation, issuer, services, settings, webhook
 from tests.unit.pki.making import NOW
 
 SETTINGS = settings.Settings()
@@ -36,9 +36,9 @@ def trust(material: issuer.Material = MATERIAL) -> tuple[dict[str, Any], dict[st
     return anchors.document, signing.document
 
 
-def facts(**changes: Any) -> check.Facts:
+def facts(**changes: Any) -> check_facts.Facts:
     anchors, signing = trust()
-    good = check.Facts(
+    good = check_facts.Facts(
         namespace="linkerd",
         now=NOW,
         config=config(),
@@ -47,7 +47,7 @@ def facts(**changes: Any) -> check.Facts:
         webhook=hook(),
         injector_pair=secret(),
         access=[(row, row.document) for row in installation.access("linkerd", ())],
-        doors={door: check.Door("192.0.2.1:1", 1, True) for door in services.DOORS},
+        doors={door: check_facts.Door("192.0.2.1:1", 1, True) for door in services.DOORS},
         namespaces=[namespace("shop", "enabled"), namespace("plain")],
         accounts=[account("web")],
         pods=[pod("web", proxy=True)],

@@ -5,7 +5,8 @@ import datetime
 
 import pytest
 
-from handfast.rules.mesh import check, check_trust, issuer, settings, webhook
+from handfast.rules import check
+from handfast.rules.mesh import check_trust, issuer, settings, webhook
 from tests.unit.pki import making
 from tests.unit.pki.making import NOW
 from tests.unit.rules.mesh import checking

@@ -5,7 +5,8 @@ import datetime
 
 import pytest
 
-from handfast.rules.mesh import check, check_trust, check_workloads
+from handfast.rules import check
+from handfast.rules.mesh import check_facts, check_trust, check_workloads
 from tests.unit.pki.making import NOW
 from tests.unit.rules.mesh import checking
 
@@ -37,12 +38,15 @@ def test_what_may_not_be_read_is_unknown(field, names):
 
 
 def test_a_door_without_an_endpoint_or_an_answer_fails():
-    assert verdicts(doors={"policy": check.Door()})["services"] == ("failed", "NoEndpoints")
-    assert verdicts(doors={"policy": check.Door("192.0.2.1:1", 0, False)})["services"] == ("failed", "NotAnswering")
+    assert verdicts(doors={"policy": check_facts.Door()})["services"] == ("failed", "NoEndpoints")
+    assert verdicts(doors={"policy": check_facts.Door("192.0.2.1:1", 0, False)})["services"] == (
+        "failed",
+        "NotAnswering",
+    )
 
 
 def test_a_door_that_cannot_be_asked_from_here_is_said_to_be_so():
-    (told, *_) = check_workloads.checks(checking.facts(doors={"policy": check.Door("", 2)}))
+    (told, *_) = check_workloads.checks(checking.facts(doors={"policy": check_facts.Door("", 2)}))
     assert told.verdict is check.Verdict.OK
     assert "not asked from here: policy" in told.sentence
 
@@ -55,7 +59,7 @@ def test_a_clock_beyond_the_skew_fails(seconds):
 
 @pytest.mark.parametrize(("seconds", "told"), [(0, "ok"), (-300, "ok"), (-311, "warning"), (20, "ok"), (60, "warning")])
 def test_a_node_that_was_heard_at_an_odd_time_is_told(seconds, told):
-    beats = [check.Heartbeat("n1", NOW + seconds * SECOND)]
+    beats = [check_facts.Heartbeat("n1", NOW + seconds * SECOND)]
     assert verdicts(heartbeats=beats)["clock"][0] == told
 
 

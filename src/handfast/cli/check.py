@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`handfast check`: what is wrong with a control plane, and what to do. What is judged is in `rules.diagnoses`.
+
+1. Every check is printed, in order, whatever the others say.
+2. The exit code is 0 where nothing fails, 1 where something does, and 3 where the server cannot be reached. Warnings, and what could not be read, count with
+   --fail-on-warning.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from handfast.cli import candidates, check_output, connecting, mesh_options, output
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from handfast.rules import check as checks_module
+    from handfast.rules.diagnoses import facts
+
+_FORMATS: Final = ("text", "json", "junit")
+# Where these fail, nobody was there to ask.
+_NOBODY: Final = frozenset({"dns", "tcp"})
+
+
+@click.command(name="check", short_help="Say what is wrong with a control plane, and what to do.")
+@click.option("--node", metavar="NAME", shell_complete=candidates.nodes, help="How far this node has come, instead.")
+@click.option("--fail-on-warning", is_flag=True, help="Let warnings, and what could not be read, fail the check, too.")
+@mesh_options.control_plane_option
+@connecting.options
+@click.option(
+    "-o",
+    "--output",
+    "form",
+    type=click.Choice(_FORMATS),
+    default="text",
+    show_default=True,
+    help="How the result is written.",
+    callback=output.remember_format,
+)
+@click.pass_context
+def command(
+    ctx: click.Context,
+    kubeconfig: str | None,
+    directory: str,
+    namespace: str,
+    fail_on_warning: bool,
+    node: str | None,
+    form: str,
+) -> int:
+    """Say what is wrong with a control plane, and what to do: the way to it, its store, controllers and their rights, webhooks, CAs, what
+    machines join by, requests, nodes, machines, and the mesh.
+
+    Each line has a name, a verdict and what was seen; where it is not ok, a reason, the next step and a page follow. With --node it says which of
+    a node's steps fails: its request was created, approved, signed, and its certificate is used. Nothing is changed. The exit code is 0 where nothing
+    fails, 1 where something does, and 3 where the server cannot be reached.
+    """
+    from handfast.rules import check
+    from handfast.rules.diagnoses import judged, report
+
+    known = looked(ctx, kubeconfig, directory, namespace, of_node=node is not None)
+    checks = judged.everything(known) if node is None else judged.of_node(node, known)
+    # 1. all of them
+    if form == "junit":
+        output.result(report.junit(checks))
+    elif form == "json":
+        worst = str(check.worst(checks))
+        output.result(output.document({"verdict": worst, "checks": [report.row(each) for each in checks]}, form))
+    else:
+        check_output.show(checks)
+    return code(checks, strict=fail_on_warning)
+
+
+def code(checks: Sequence[checks_module.Check], *, strict: bool) -> int:
+    """The exit code (2)."""
+    from handfast.rules import check
+
+    if any(each.verdict is check.Verdict.FAILED and each.name in _NOBODY for each in checks):
+        return output.Code.UNAVAILABLE
+    good = {check.Verdict.OK} | (set() if strict else {check.Verdict.WARNING, check.Verdict.UNKNOWN})
+    return output.Code.DONE if check.worst(checks) in good else output.Code.FAILED
+
+
+def looked(
+    ctx: click.Context, kubeconfig: str | None, directory: str, namespace: str, *, of_node: bool = False
+) -> facts.Facts:
+    """What there is, with progress on a terminal."""
+    import asyncio
+    import pathlib
+
+    path = connecting.chosen(ctx, kubeconfig, directory)
+
+    async def work() -> facts.Facts:
+        async with connecting.connected(path) as reached:
+            from handfast.check import look
+            from handfast.runtime import clock
+
+            target = look.Target(
+                client=reached.client,
+                used=reached.connection,
+                kubeconfig=path,
+                directory=pathlib.Path(directory),
+                mesh_namespace=namespace,
+            )
+            wanted = look.OF_NODE if of_node else frozenset()
+            return await look.look(target, clock.SystemClock(), check_output.Bar().progress, wanted)
+
+    return asyncio.run(work())

@@ -1,0 +1,279 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`handfast check` and `handfast status` on a control plane in order, and on the same one broken in a dozen ways, one after the other.
+
+One `handfast up` is broken and mended in turn, through its API and its processes. After the last it is in order again.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import io
+import json
+import os
+import pathlib
+import signal
+import socket
+from collections.abc import Iterator
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from handfast.bootstrap import kubeconfig
+from handfast.cli import main, output
+from handfast.pki import keys, names, requests
+from handfast.rules import user_names
+from tests.scenarios import up_world
+from tests.unit.pki import making
+
+pytestmark = [pytest.mark.slow, pytest.mark.measured, pytest.mark.timeout(300)]
+
+INFO = "/api/v1/namespaces/kube-public/configmaps/cluster-info"
+BUNDLE = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication"
+ROLE = "/apis/rbac.authorization.k8s.io/v1/clusterroles/system:kube-controller-manager"
+WEBHOOKS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
+REQUESTS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
+BINDINGS = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
+
+
+@pytest.fixture(scope="module")
+def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[up_world.Up]:
+    with up_world.Up(tmp_path_factory.mktemp("check") / "data") as running:
+        yield running.ready()
+
+
+def told(
+    up: up_world.Up, *more: object, kubeconfig: pathlib.Path | None = None
+) -> tuple[int, dict[str, dict[str, str]]]:
+    """The exit code, and every check by its name."""
+    how = ("--kubeconfig", kubeconfig, "--dir", up.directory.parent) if kubeconfig else ("--dir", up.directory)
+    code, text = said("check", *how, "-o", "json", *more)
+    return code, {row["name"]: row for row in json.loads(text)["checks"]}
+
+
+def said(*words: object) -> tuple[int, str]:
+    """A command in this process, which saves its start: the exit code, and what it printed."""
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        code = output.run(main.command, [str(word) for word in words])
+    return code, printed.getvalue()
+
+
+def status(up: up_world.Up) -> tuple[int, dict[str, Any]]:
+    code, text = said("status", "--dir", up.directory, "-o", "json")
+    return code, json.loads(text)
+
+
+def not_well(rows: dict[str, dict[str, str]]) -> dict[str, str]:
+    return {name: row["reason"] for name, row in rows.items() if row["verdict"] in {"warning", "failed"}}
+
+
+def call(up: up_world.Up, method: str, path: str, body: object = None) -> dict[str, Any]:
+    code, answer = up.call(method, path, body)
+    assert code in {200, 201}, answer
+    return answer
+
+
+@contextlib.contextmanager
+def changed(up: up_world.Up, path: str, key: str, value: Any) -> Iterator[None]:
+    """One field of an object is another one for a while."""
+    before = call(up, "GET", path)
+    call(up, "PUT", path, {**before, key: value})
+    try:
+        yield
+    finally:
+        now = call(up, "GET", path)
+        call(up, "PUT", path, {**now, key: before[key]})
+
+
+@contextlib.contextmanager
+def stopped(up: up_world.Up, role: str) -> Iterator[None]:
+    """A process stands still."""
+    pid = up.pids()[role]
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
+
+
+def test_a_control_plane_in_order_passes_every_check_and_needs_nobody(up):
+    code, rows = told(up, "--fail-on-warning")
+    assert {name: row for name, row in rows.items() if row["verdict"] != "ok"} == {}
+    assert code == 0
+    assert status(up)[0] == 0
+    _, shown = said("status", "--dir", up.directory)
+    # A head, nine topics, and the next step.
+    assert len(shown.splitlines()) == 11
+    assert shown.splitlines()[-1] == "next: nothing needs you"
+
+
+def test_controllers_that_stand_still_are_found_and_the_rest_is_told_all_the_same(up):
+    with stopped(up, "controllers"):
+        code, rows = told(up)
+        assert (code, not_well(rows)) == (1, {"controllers": "ControllersNotReady"})
+        assert rows["tokens"]["verdict"] == "ok"
+    up_world.until(lambda: up.readiness()[0] == 200, 60, "the controllers")
+
+
+def test_a_cluster_info_without_its_signatures_or_itself_is_found(up):
+    # Who signs and publishes stands still: else it would be mended before it is seen.
+    with stopped(up, "controllers"):
+        before = call(up, "GET", INFO)
+        data = before["data"]
+        (signature,) = (key for key in data if key.startswith("jws-"))
+        for broken, reason in (
+            ({"kubeconfig": data["kubeconfig"]}, "SignatureMissing"),
+            ({**data, signature: data[signature][:-2] + "AA"}, "SignatureMismatch"),
+        ):
+            with changed(up, INFO, "data", broken):
+                code, rows = told(up, kubeconfig=up.directory / "admin.conf")
+                assert (code, rows["signatures"]["reason"]) == (1, reason)
+        call(up, "DELETE", INFO)
+        code, rows = told(up, kubeconfig=up.directory / "admin.conf")
+        assert (code, rows["cluster-info"]["reason"]) == (1, "NoClusterInfo")
+    up_world.until(lambda: not not_well(told(up)[1]), 60, "cluster-info")
+
+
+def test_rights_that_a_controller_lacks_are_named(up):
+    rules = call(up, "GET", ROLE)["rules"]
+    fewer = [rule for rule in rules if "signers" not in rule.get("resources", ())]
+    assert len(fewer) < len(rules)
+    with changed(up, ROLE, "rules", fewer):
+        code, rows = told(up)
+        assert code == 1
+        assert rows["rights"]["reason"] == "ControllerRightsMissing"
+        assert "approve signers.certificates.k8s.io" in rows["rights"]["message"]
+
+
+def test_a_webhook_that_does_not_answer_is_named(up):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    hook = {
+        "name": "silent.example.com",
+        "clientConfig": {"url": f"https://127.0.0.1:{port}/judge"},
+        "rules": [{"apiGroups": ["example.com"], "apiVersions": ["*"], "operations": ["*"], "resources": ["*"]}],
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+    }
+    kind = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration"}
+    call(up, "POST", WEBHOOKS, {**kind, "metadata": {"name": "silent"}, "webhooks": [hook]})
+    try:
+        code, rows = told(up)
+        assert (code, not_well(rows)) == (1, {"webhooks": "WebhookNotAnswering"})
+        assert "silent.example.com" in rows["webhooks"]["message"]
+    finally:
+        call(up, "DELETE", f"{WEBHOOKS}/silent")
+
+
+def test_a_request_that_waits_is_a_warning_and_the_step_of_its_node_that_fails(up):
+    pem = requests.build(user_names.node_subject("w1"), names.Sans(), keys.generate())
+    kind = {"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", "metadata": {"name": "w1"}}
+    spec = {
+        "request": base64.b64encode(pem).decode(),
+        "signerName": "kubernetes.io/kube-apiserver-client-kubelet",
+        # The approver takes no other usages than those of nodes.
+        "usages": ["digital signature", "client auth", "server auth"],
+    }
+    call(up, "POST", REQUESTS, {**kind, "spec": spec})
+    try:
+        code, rows = told(up)
+        assert (code, not_well(rows)) == (0, {"requests": "RequestsWait", "nodes": "NodeWaits"})
+        assert "usages" in rows["requests"]["message"]
+        code, rows = told(up, "--node", "w1")
+        assert (code, not_well(rows)) == (1, {"approved": "NotApproved"})
+        assert rows["created"]["message"] == "kubernetes-admin asked by w1"
+        assert status(up)[0] == 1
+    finally:
+        call(up, "DELETE", f"{REQUESTS}/w1")
+    code, rows = told(up, "--node", "nobody")
+    assert (code, rows["created"]["reason"], rows["used"]["verdict"]) == (1, "NoRequest", "unknown")
+
+
+def test_a_ca_that_is_over_and_was_forgotten_in_the_bundle_is_a_warning(up):
+    old = making.ca("forgotten", not_before=making.NOW - 900 * making.DAY, not_after=making.NOW - 500 * making.DAY)
+    data = call(up, "GET", BUNDLE)["data"]
+    with changed(up, BUNDLE, "data", {**data, "client-ca-file": data["client-ca-file"] + old.pem.decode()}):
+        code, rows = told(up)
+        assert (code, not_well(rows)) == (0, {"client-cas": "CAExpired"})
+        code, shown = status(up)
+        assert (code, shown["needsSomebody"]) == (1, True)
+        assert told(up, "--fail-on-warning")[0] == 1
+
+
+def test_rights_of_all_nodes_are_a_warning(up):
+    kind = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": "too-much"},
+    }
+    group = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "system:nodes"}
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"}
+    call(up, "POST", BINDINGS, {**kind, "roleRef": role, "subjects": [group]})
+    try:
+        assert not_well(told(up)[1]) == {"node-rights": "NodesMayMore"}
+    finally:
+        call(up, "DELETE", f"{BINDINGS}/too-much")
+
+
+def conf(up: up_world.Up, path: pathlib.Path, *, token: str, **cluster: str) -> pathlib.Path:
+    """A kubeconfig of the same cluster with another credential, or of another cluster."""
+    config = kubeconfig.parse((up.directory / "admin.conf").read_text()).cluster
+    ca = base64.b64encode(config.certificate_authority_data or b"").decode()
+    document = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "c",
+        "clusters": [
+            {"name": "c", "cluster": {"server": config.server, "certificate-authority-data": ca, **cluster}},
+        ],
+        "users": [{"name": "u", "user": {"token": token}}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+    }
+    path.write_text(json.dumps(document))
+    path.chmod(0o600)
+    return path
+
+
+def test_each_way_of_not_getting_in_is_told_apart(up, tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    another = {"certificate-authority-data": base64.b64encode(making.ca("another").pem).decode()}
+    every = set(told(up)[1])
+    for cluster, check, reason, code in (
+        ({"server": f"https://127.0.0.1:{port}"}, "tcp", "ConnectionRefused", 3),
+        ({"server": f"https://no-such-host.invalid:{port}"}, "dns", "NameNotFound", 3),
+        (another, "tls", "TLSInterception", 1),
+        ({}, "api", "Unauthorized", 1),
+    ):
+        ended, rows = told(up, kubeconfig=conf(up, tmp_path / "other.conf", token="nobody", **cluster))
+        assert (ended, rows[check]["reason"]) == (code, reason)
+        # A report is whole, and what was not asked is not taken for good.
+        assert set(rows) == every
+        assert rows["nodes"]["verdict"] == "unknown"
+
+
+def test_what_a_credential_may_not_read_is_unknown(up, tmp_path):
+    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+    token = call(up, "POST", "/api/v1/namespaces/default/serviceaccounts/default/token", body)
+    path = conf(up, tmp_path / "poor.conf", token=token["status"]["token"])
+    code, rows = told(up, kubeconfig=path)
+    assert code == 0
+    unknown = {name for name, row in rows.items() if row["verdict"] == "unknown"}
+    assert {"tokens", "nodes", "requests", "rights", "client-cas", "webhooks"} <= unknown
+    assert "forbidden" in rows["tokens"]["message"]
+    assert told(up, "--fail-on-warning", kubeconfig=path)[0] == 1
+
+
+def test_the_forms_for_ci_and_for_a_terminal(up):
+    code, text = said("check", "--dir", up.directory, "-o", "junit")
+    assert (code, ElementTree.fromstring(text).get("failures")) == (0, "0")
+    words = [*up_world.COMMAND, "check", "--dir", str(up.directory)]
+    with up_world.Terminal(words, up_world.environment()) as terminal:
+        shown = terminal.shows("no mesh is installed")
+    assert "looking at the way in" in shown
+
+
+def test_it_is_in_order_again(up):
+    assert not_well(told(up)[1]) == {}

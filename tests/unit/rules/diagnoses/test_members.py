@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Those who come and stay: requests, nodes, what all of them may, machines."""
+
+import datetime
+
+import pytest
+
+from handfast.rules import check, request_explanation
+from handfast.rules.certificates import kubelet, request_age
+from handfast.rules.diagnoses import facts, members
+from handfast.rules.machines import listing
+from tests.unit.rules.diagnoses import known
+from tests.unit.rules.nodes import test_overview
+
+FORBIDDEN = check.Unread("no")
+APPROVED = {"type": "Approved", "status": "True"}
+
+
+def verdict(judge, **changes):
+    row = judge(known.good(**changes))
+    return row.verdict.value, row.reason
+
+
+def explained(verdict: str, *, passed: bool) -> request_explanation.Explanation:
+    due = request_age.Due(known.NOW, "", overdue=False)
+    return request_explanation.Explanation(verdict, (kubelet.Check("name", passed, "seen"),), "remedy", due)
+
+
+def waiting(verdict: str, *, passed: bool, hours: float = 1) -> facts.Requests:
+    document = known.request("csr-2")
+    created = known.NOW - datetime.timedelta(hours=hours)
+    document["metadata"]["creationTimestamp"] = created.strftime("%Y-%m-%dT%H:%M:%SZ")
+    return facts.Requests([document], {"csr-2": explained(verdict, passed=passed)})
+
+
+NO_AGE = known.request("csr-2")
+del NO_AGE["metadata"]["creationTimestamp"]
+
+
+@pytest.mark.parametrize(
+    ("read", "wanted"),
+    [
+        (facts.Requests(), ("ok", "")),
+        (waiting("Pending", passed=False), ("warning", "RequestsWait")),
+        (waiting("WillBeApproved", passed=True), ("failed", "RequestsNotActedOn")),
+        (waiting("WillBeApproved", passed=True, hours=0.01), ("ok", "")),
+        (waiting("WaitingForSigner", passed=False), ("warning", "RequestsWait")),
+        (facts.Requests([known.request("csr-2")]), ("warning", "RequestsWait")),
+        (facts.Requests([NO_AGE], {"csr-2": explained("WillBeApproved", passed=True)}), ("ok", "")),
+        (facts.Requests([known.request(conditions=[{"type": "Denied", "status": "True"}])]), ("ok", "")),
+        (FORBIDDEN, ("unknown", "Unknown")),
+    ],
+)
+def test_a_request_that_waits_warns_and_one_that_nobody_acts_on_fails(read, wanted):
+    assert verdict(members.requests, requests=read) == wanted
+
+
+@pytest.mark.parametrize(
+    ("changes", "wanted"),
+    [
+        ({}, ("ok", "")),
+        ({"nodes": test_overview.read()}, ("ok", "")),
+        ({"nodes": test_overview.read(), "hidden": ["no"]}, ("unknown", "Unknown")),
+        ({"hidden": ["the ledger could not be read"]}, ("unknown", "Unknown")),
+        ({"nodes": known.nodes(issued=[test_overview.entry(age=25)])}, ("failed", "CertificateExpired")),
+        ({"nodes": known.nodes(issued=[test_overview.entry(age=22)]), "hidden": ["no"]}, ("failed", "RenewalLate")),
+        ({"nodes": known.nodes(leases=[])}, ("warning", "NodeSilent")),
+        ({"nodes": test_overview.read(requests=[known.request()])}, ("warning", "NodeWaits")),
+        ({"nodes": known.nodes(revocations=test_overview.revoked("w1"))}, ("ok", "")),
+        ({"nodes": FORBIDDEN}, ("unknown", "Unknown")),
+    ],
+)
+def test_nodes_fail_by_their_certificates_and_warn_by_silence(changes, wanted):
+    assert verdict(members.nodes, **changes) == wanted
+
+
+def binding(role: str, group: str = "system:nodes", namespace: str = ""):
+    return {
+        "metadata": {"name": "b", "namespace": namespace},
+        "roleRef": {"name": role},
+        "subjects": [{"kind": "Group", "name": group}],
+    }
+
+
+@pytest.mark.parametrize(
+    ("bindings", "wanted"),
+    [
+        ([binding("system:certificates.k8s.io:certificatesigningrequests:selfnodeclient")], ("ok", "")),
+        ([binding("kubeadm:kubelet-config", namespace="kube-system")], ("ok", "")),
+        ([binding("cluster-admin", "system:masters")], ("ok", "")),
+        ([binding("view")], ("warning", "NodesMayMore")),
+        ([binding("view", namespace="default")], ("warning", "NodesMayMore")),
+        (FORBIDDEN, ("unknown", "Unknown")),
+    ],
+)
+def test_nodes_have_no_more_than_they_need(bindings, wanted):
+    assert verdict(members.node_rights, bindings=bindings) == wanted
+
+
+@pytest.mark.parametrize(
+    ("machines", "wanted", "said"),
+    [
+        (None, ("ok", ""), "no kind of Machine"),
+        ([], ("ok", ""), "none is declared"),
+        (
+            [facts.Machine("m1", listing.JOINED), facts.Machine("m2", listing.WAITING)],
+            ("ok", ""),
+            "1 joined, 1 waiting",
+        ),
+        ([facts.Machine("m1", listing.NODE_GONE)], ("warning", "MachineNeedsSomebody"), "m1: node gone"),
+        (FORBIDDEN, ("unknown", "Unknown"), "no"),
+    ],
+)
+def test_machines_are_counted_and_those_in_trouble_named(machines, wanted, said):
+    assert verdict(members.machines, machines=machines) == wanted
+    assert said in members.machines(known.good(machines=machines)).sentence
