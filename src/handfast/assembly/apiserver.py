@@ -26,6 +26,7 @@ from handfast.apiserver import (
     computed,
     discovery,
     first_objects,
+    join_failures,
     loop_holds,
     nonresources,
     openapi_pages,
@@ -147,6 +148,9 @@ class ApiServer:
         self.bonds = bonds.Bonds(self.replica, self.hub.end_bound_to)
         self.metrics = metrics_module.ApiServerMetrics()
         self.audit = _audit_log(options.audit, clock)
+        self.joins = join_failures.JoinFailures(
+            self.storage, clock, lambda reason: self.metrics.joins_refused.labels(reason).inc()
+        )
         self.holds = loop_holds.LoopHolds(self.metrics, clock)
         self.health = self._checks()
         self.pipeline = self._pipeline(limits)
@@ -205,7 +209,7 @@ class ApiServer:
                 guard.openid,
                 version,
             ),
-            auditor=audit.Audit(self.metrics, self.audit),
+            auditor=audit.Audit(self.metrics, self.audit, self.joins),
             holds=self.holds,
             limits=limits,
             clock=clock,
@@ -306,6 +310,7 @@ class ApiServer:
         await self.guard.ensure()
         self._group.start(self.guard.client_cas.run(), name="client-cas")
         self._group.start(self.guard.token_use.run(), name="token-use")
+        self._group.start(self.joins.run(), name="join-failures")
         self._group.start(self._files.follow(self._consumers_of_files()), name="served-files")
         self.listener.start()
 

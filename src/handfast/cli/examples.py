@@ -183,6 +183,7 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
         f"handfast join 192.0.2.10:6443 --token-file token.txt --discovery-token-ca-cert-hash {_PIN}",
         "handfast join --discovery-file cluster-info.yaml --tls-bootstrap-token-file token.txt --dry-run",
     ),
+    "join failures": ("handfast join failures", "handfast join failures --since 10m -o json"),
     "kubeconfig": ("handfast kubeconfig show", "handfast kubeconfig refresh"),
     "kubeconfig refresh": ("handfast kubeconfig refresh --kubeconfig admin.conf",),
     "kubeconfig show": ("handfast kubeconfig show --kubeconfig admin.conf",),

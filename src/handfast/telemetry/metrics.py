@@ -108,6 +108,12 @@ class ApiServerMetrics:
             ["station", "reason"],
             registry=self.registry,
         )
+        self.joins_refused = prometheus_client.Counter(
+            "handfast_joins_refused_total",
+            "Bootstrap tokens that were refused, and requests for certificates that were refused to one, by reason.",
+            ["reason"],
+            registry=self.registry,
+        )
         self.loop_lateness = loop_lateness(self.registry)
         self._held = prometheus_client.Counter(
             "handfast_apiserver_request_held_loop_total",

@@ -15,6 +15,8 @@ It judges no token itself: `bootstrap.token_verdict` does.
    everybody.
 9. The bearer of a token for signing is told when it is not accepted from their address. Anyone can see whether such a token
    is good, from its signature of cluster-info, which is public. Bearers of other tokens are told nothing.
+10. Which token was refused, and whether its secret was the right one, goes with the refusal for the operator (`join_failures`). The
+    answer is the same.
 
 | who | holding | tries | stopped by | shown in tests/unit/apiserver/access/test_bootstrap_tokens.py |
 |---|---|---|---|---|
@@ -81,6 +83,9 @@ class BootstrapTokens:
             refused = identity.Unauthorized(verdict.reason, f"{name}: {verdict.sentence}")
             # The check of the time comes after that of the secret: who gets there holds it, and may know of the end.
             refused.public_reason = verdict.reason if verdict.reason == "TokenExpired" else ""
+            # 10. for the operator
+            holds_secret = verdict.check > token_verdict.SECRET_CHECK
+            refused.bearer = identity.Bearer(presented.id, known=known, holds_secret=holds_secret)
             raise refused
         # 7. for the audiences of this API only
         both = tuple(audience for audience in audiences or self._audiences if audience in self._audiences)
@@ -90,7 +95,9 @@ class BootstrapTokens:
         try:
             sources = use.sources(document)
         except errors.Refused as refused:
-            raise identity.Unauthorized(refused.reason, f"{name}: {refused.message}") from None
+            unreadable = identity.Unauthorized(refused.reason, f"{name}: {refused.message}")
+            unreadable.bearer = identity.Bearer(presented.id)
+            raise unreadable from None
         user = identity.User(verdict.user, verdict.groups, method=METHOD, until=verdict.until)
         # 9. a token for signing can be checked by anyone
         signs = sources is not None and tokens.SIGNING in tokens.read(document).usages
@@ -114,4 +121,11 @@ def require_source(user: identity.User, allowed: networks.Networks, address: str
     if isinstance(verdict, decision.Deny):
         refused = identity.Unauthorized(verdict.reason, f"{user.name}: {verdict.sentence}")
         refused.public_reason = verdict.reason if tell_bearer else ""
+        refused.bearer = bearer(user)
         raise refused
+
+
+def bearer(user: identity.User) -> identity.Bearer | None:
+    """The bearer of a good token, who is refused for another reason; None: they showed something else."""
+    token = use.token_id(user.name) if user.method == METHOD else None
+    return None if token is None else identity.Bearer(token)
