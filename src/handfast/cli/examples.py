@@ -69,6 +69,10 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     "node status": ("handfast node status", "handfast node status -o json"),
     "node rotate": ("handfast node rotate", "handfast node rotate --timeout 30s -o json"),
     "node recover": ("handfast node recover",),
+    "node reset": (
+        "handfast node reset --dry-run",
+        "handfast node reset --remove --revoke --admin-kubeconfig admin.conf",
+    ),
     "node revoke": (
         "handfast node revoke worker-1 --for 12h --reason 'under repair'",
         "handfast node revoke worker-1 --undo",
