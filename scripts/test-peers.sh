@@ -21,6 +21,8 @@ install_node_client() {
 
 missing=()
 command -v kubectl >/dev/null 2>&1 || missing+=(kubernetes-client)
+[ -n "${ETCD:-}" ] || command -v etcd >/dev/null 2>&1 || missing+=(etcd-server)
+command -v etcdctl >/dev/null 2>&1 || missing+=(etcd-client)
 command -v openssl >/dev/null 2>&1 || missing+=(openssl)
 command -v strace >/dev/null 2>&1 || missing+=(strace)
 PATH="$PATH:/usr/sbin" command -v iptables >/dev/null 2>&1 || missing+=(iptables)

@@ -360,7 +360,6 @@ MISSING: dict[str, Callable[[], bool]] = {
     "PodCertificateRequests and ClusterTrustBundles do not exist": lambda: served(
         "podcertificaterequests", "clustertrustbundles"
     ),
-    "There is no backup command yet": lambda: unknown("handfast store") is None,
     "HTTP/1.1 only": lambda: '["http/1.1"]' not in text(SOURCE / "serving" / "server_tls.py"),
 }
 
@@ -376,7 +375,6 @@ def test_what_is_missing_is_missing(sentence):
 NOT_THERE = re.compile(r"\b(?:yet|coming|planned|stor(?:y|ies) to come|for now|nobody .{1,40} so far)\b", re.IGNORECASE)
 # What pages say is to come -> whether it has. When it comes, its sentence has to go.
 TO_COME: dict[str, Callable[[], bool]] = {
-    "There is no backup command yet": lambda: unknown("handfast store") is None,
     # The head of the README's table, which names these.
     "coming |": (SOURCE / "console").exists,
     "A proxy in front is planned": lambda: says("apiserver", "X-Remote-"),

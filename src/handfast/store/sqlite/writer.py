@@ -107,11 +107,23 @@ class Transaction:
         self._set("swept", last)
         return self.floor - last
 
-    def raise_epoch(self, by: int) -> int:
-        self.epoch_offset += by
+    def raise_epoch(self, by: int, above: int) -> int:
+        self.epoch_offset = max(self.epoch_offset, above) + by
         self._set("epoch_offset", self.epoch_offset)
         self.raise_floor(self.revision)
         return self.epoch_offset
+
+    def take_identity(self, identity: str) -> int:
+        if schema.number(self._connection, "SELECT count(*) FROM cur"):
+            raise protocol.NotEmpty("a store with entries keeps its identity")
+        return self.set_note(schema.IDENTITY, identity)
+
+    def set_note(self, name: str, text: str | None) -> int:
+        if text is None:
+            self._connection.execute("DELETE FROM notes WHERE name = ?", (name,))
+        else:
+            self._connection.execute("INSERT OR REPLACE INTO notes VALUES (?, ?)", (name, text))
+        return self.revision
 
     def _append(self, key: str, value: bytes | None, previous: int, statement: str, op: str) -> int:
         """Write a row of the log if its precondition holds, else Mismatch."""
@@ -123,7 +135,7 @@ class Transaction:
         if not issued or not self._connection.changes():
             raise protocol.Mismatch(key, reader.entry(self._connection, key))
         self.revision = revision
-        self.events.append(protocol.Event(revision, key, value, previous))
+        self.events.append(protocol.Event(revision, key, value))
         return revision
 
     def _set(self, name: str, value: int) -> None:
@@ -319,9 +331,14 @@ class Writer:
     def _abandon(self) -> None:
         self._accepting = False
         self._hand_over()
-        abandoned = [*self._in_hand, *self._arrived]
+        says = f"{self._path}: the writer has stopped"
+        abandoned = [*self._arrived]
         while not self._queue.empty():
             abandoned.extend(self._queue.get() or ())
         for job in abandoned:
             if not job.future.done():
-                job.future.set_exception(protocol.StoreUnavailable(f"{self._path}: the writer has stopped"))
+                job.future.set_exception(protocol.StoreUnavailable(says))
+        for job in self._in_hand:
+            # It may have been committed before the writer stopped.
+            if not job.future.done():
+                job.future.set_exception(protocol.StoreUncertain(says))

@@ -131,7 +131,8 @@ async def test_a_bug_in_the_writer_leaves_nobody_waiting(store: engine.SqliteSto
 
     writes = [later(store.create("a", b"")), store._writer.submit(bug), later(store.create("b", b""))]
     results = await held.release(*writes)
-    assert [type(result) for result in results[1:]] == [protocol.StoreUnavailable] * 3
+    # What the writer had in hand may have been committed.
+    assert [type(result) for result in results[1:]] == [protocol.StoreUncertain] * 3
     with pytest.raises(protocol.StoreUnavailable):
         await store.create("c", b"")
     assert await store.get("a") is None
