@@ -155,9 +155,6 @@ class ApiServer:
         self.bonds = bonds.Bonds(self.replica, self.hub.end_bound_to)
         self.metrics = metrics_module.ApiServerMetrics()
         self.audit = _audit_log(options.audit, clock)
-        self.joins = join_failures.JoinFailures(
-            self.storage, clock, lambda reason: self.metrics.joins_refused.labels(reason).inc()
-        )
         self.holds = loop_holds.LoopHolds(self.metrics, clock)
         self.health = self._checks()
         self.pipeline = self._pipeline(limits)
@@ -167,6 +164,12 @@ class ApiServer:
         )
         self.address: tuple[str, int] = sock.getsockname()[:2]
         self._gauges()
+
+    @functools.cached_property
+    def joins(self) -> join_failures.JoinFailures:
+        """The joins that this server has refused."""
+        counter = self.metrics.joins_refused
+        return join_failures.JoinFailures(self.storage, self._clock, lambda reason: counter.labels(reason).inc())
 
     def _admit_cas(self, pem: str) -> None:
         self.listener.trust(pem)

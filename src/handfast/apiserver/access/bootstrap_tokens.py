@@ -29,6 +29,7 @@ It judges no token itself: `bootstrap.token_verdict` does.
 | who writes the store | a value that is no document | be let in by an error | 5 | test_what_is_no_document_is_refused |
 | a holder | a bootstrap token | pass for somebody at another service | 7 | test_only_the_audiences_of_the_api_are_served |
 | a thief | a token, in another network | use it there | 8 | test_a_source_elsewhere |
+| anyone | nothing | learn which ids exist by what the operator is told | 10 | test_only_the_operator_learns_whose_token_was_refused |
 """
 
 from __future__ import annotations

@@ -21,7 +21,6 @@ It refuses nobody and writes nothing: `apiserver.join_failures` asks it. How a f
 | a holder of an old token | many addresses | have those of another token drown | 2 | test_one_token_takes_no_room_from_another |
 | a holder | a name with line breaks, colours or markup | write to a terminal | 6 | test_only_names_that_a_node_can_have_are_kept |
 | a reader of Events | that right | find a secret in one | 6 | test_an_event_has_the_id_and_never_the_secret |
-| anyone | nothing | learn by the answer which ids exist | nothing here is answered | tests/unit/apiserver/test_join_failures.py |
 """
 
 from __future__ import annotations
