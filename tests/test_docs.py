@@ -20,7 +20,7 @@ import pytest
 
 from handfast.api import kinds
 from handfast.apiserver.access import revocations
-from handfast.apiserver.admission import policies
+from handfast.apiserver.admission import pod_scheduling, policies
 from handfast.apiserver.state import replica, storage
 from handfast.assembly import controllers, guard
 from handfast.cli import join, main
@@ -223,11 +223,13 @@ def test_the_picture_of_the_readme_has_the_stations_in_order():
 def test_the_pages_name_every_plugin_in_order():
     nowhere, authors = cast("storage.Storage", None), policies.Authors(cast("Any", None))
     deny_list = revocations.Revocations(cast("replica.Replica", None))
-    mutating, validating = guard.mutating(authors), guard.validating(policy.Policy(), nowhere, deny_list, authors)
+    priorities = pod_scheduling.Priorities()
+    mutating = guard.mutating(authors, priorities)
+    validating = guard.validating(policy.Policy(), nowhere, deny_list, authors, priorities)
     reserving = guard.reserving(nowhere)
     # A plugin that changes and judges has a row for each.
     names = list(dict.fromkeys(row.name for row in (*mutating, *validating, *reserving)))
-    name = re.compile(r"\b(?:[A-Z]+[a-z]+){2,}\b")
+    name = re.compile(r"\b(?:Priority|(?:[A-Z]+[a-z]+){2,})\b")
     section = text(ROOT / "docs" / "request-flow.md").partition("\n## May this be written\n\n")[2].partition("\n\n")[0]
     assert list(dict.fromkeys(name.findall(section))) == names
     listed = text(ROOT / "docs" / "limitations.md").partition("- Plugins cannot be chosen: ")[2].partition("\n- ")[0]

@@ -3,8 +3,8 @@
 
 It is a Lease in `kube-system`, as Kubernetes' servers have one: renewed every `INTERVAL` seconds, in force for `SECONDS`, removed
 when the server stops. Its annotations say which forms of values the server can read, how far its copy of the store has come,
-and how many writes it does not know the outcome of. By these Leases each server decides which form it writes
-(`rules.stored_forms`):
+and how many writes it does not know the outcome of. Where servers share a store the Lease is kept by `peers`, more often, and the
+annotations are in that one. By these Leases each server decides which form it writes (`rules.stored_forms`):
 
 1. Before it reads the store, a server that does not know the form of its marker ends. So does one whose store is unfinished:
    a restore or a copy is filling it.
@@ -117,6 +117,13 @@ class Announcer:
         """Write the Lease, then decide by all of them which form is written."""
         now = self._clock.now()
         await self._renew(now)
+        await self.decide()
+        for item in self._ended(now):
+            await self._remove(item)
+
+    async def decide(self) -> None:
+        """Which form is written, by the Leases of all servers; this one's is among them."""
+        now = self._clock.now()
         announcements = list(self._others(now))
         marker = await read_marker(self._store)
         form = stored_forms.to_write(marker, self._forms, announcements, now)
@@ -126,8 +133,6 @@ class Announcer:
         if form != self.form:
             self._raise_form(form)
             self.form = form
-        for item in self._ended(now):
-            await self._remove(item)
 
     async def try_to(self) -> None:
         """Announce, if the store takes it. A full disk is no reason not to serve: reads and deletes go on."""
@@ -154,7 +159,7 @@ class Announcer:
     async def _renew(self, now: datetime.datetime) -> None:
         item = self._collection().get(NAMESPACE, self.name)
         document = item.document() if item is not None else self._new(now)
-        document["metadata"]["annotations"] = {FORMS: str(self._forms), **await self._said()}
+        document["metadata"]["annotations"] = await self.said()
         document["spec"]["renewTime"] = objects.micro_timestamp(now)
         if item is None:
             await self._documents.create(self._kind, document)
@@ -172,10 +177,12 @@ class Announcer:
         defaults.apply(self._kind, document)
         return document
 
-    async def _said(self) -> dict[str, str]:
+    async def said(self) -> dict[str, str]:
+        """The annotations of this server's Lease."""
         applied = self._documents.replica.version
         current = await self._store.current_revision() + self._store.epoch_offset
         return {
+            FORMS: str(self._forms),
             VERSION: importlib.metadata.version("handfast"),
             APPLIED: str(applied),
             LAG: str(max(0, current - applied)),

@@ -32,6 +32,7 @@ from handfast.apiserver import (
     loop_holds,
     nonresources,
     openapi_pages,
+    peers,
     pipeline,
 )
 from handfast.apiserver import limits as limits_module
@@ -113,6 +114,7 @@ class ApiServer:
         sock: socket.socket,
         options: ApiServerOptions,
         clock: clocks.Clock,
+        shared: bool = False,
     ) -> None:
         limits = options.limits
         sealer = seal.Sealer.from_text(files.read_private(place.encryption_key, limit=_FILE_BYTES).decode())
@@ -125,8 +127,12 @@ class ApiServer:
         self._advertise = options.advertise
         self._group = tasks.Group("apiserver")
         self._stopping = False
+        self._place = place
+        # Whether other servers serve the same store; then they are known from `start` on.
+        self._shared = shared
+        self.peers: peers.Peers | None = None
         self.lineage = lineage.Lineage(store, place.store_seen, sealer)
-        self.replica = replica.Replica(store, envelopes)
+        self.replica = replica.Replica(store, envelopes, shared=shared)
         self.storage = storage.Storage(store, envelopes, self.replica)
         self.announcer = announcement.Announcer(store, self.storage, clock, facts=self._announced)
         self.table = kinds.Table((*kinds.builtin(), *handfast_kinds.rows()))
@@ -147,17 +153,14 @@ class ApiServer:
             count=lambda name, outcome: self.metrics.webhooks.labels(name, outcome).inc(),
         )
         self._aside = self.guard.aside
-        # Whoever watches with a certificate of a CA that is gone, or was revoked, must not go on watching.
-        self.guard.authenticator.changed.append(self.hub.end_all)
-        judges = self.guard.authenticator
-        judges.bootstrap_cas_changed.append(lambda: self.hub.judge(judges.require_no_bootstrap_credential))
-        self.guard.revocations.changed.append(lambda: self.hub.judge(self.guard.require_not_denied))
+        self._end_watches_of_refused()
         self.bonds = bonds.Bonds(self.replica, self.hub.end_bound_to)
         self.metrics = metrics_module.ApiServerMetrics()
         self.audit = _audit_log(options.audit, clock)
         self.holds = loop_holds.LoopHolds(self.metrics, clock)
         self.health = self._checks()
         self.pipeline = self._pipeline(limits)
+        self.pipeline.fresh = self.replica.fresh if shared else None
         named = proxied.Proxied(networks.Networks.parse(options.proxy_protocol_from))
         self.listener = listener.Listener(
             sock, context, self.pipeline.handle, pipeline.protocol_error, limits, clock, named
@@ -171,12 +174,20 @@ class ApiServer:
         counter = self.metrics.joins_refused
         return join_failures.JoinFailures(self.storage, self._clock, lambda reason: counter.labels(reason).inc())
 
+    def _end_watches_of_refused(self) -> None:
+        """Whoever watches with a certificate of a CA that is gone, or was revoked, must not go on watching."""
+        judges = self.guard.authenticator
+        judges.changed.append(self.hub.end_all)
+        judges.bootstrap_cas_changed.append(lambda: self.hub.judge(judges.require_no_bootstrap_credential))
+        self.guard.revocations.changed.append(lambda: self.hub.judge(self.guard.require_not_denied))
+
     def _admit_cas(self, pem: str) -> None:
         self.listener.trust(pem)
 
     def _pipeline(self, limits: limits_module.Limits) -> pipeline.Pipeline:
         guard, clock = self.guard, self._clock
-        reader = reads.Reader(self.storage, clock, limits.write_seconds)
+        # Where the store is shared, the pipeline has waited before it judged the caller: once is enough for a read.
+        reader = reads.Reader(self.storage, clock, limits.write_seconds, _nothing if self._shared else None)
         writer = writes.Writer(self.storage, clock, guard.admitter, guard.authorizers, guard.standing)
         deleter = deletes.Deleter(self.storage, clock, guard.admitter, guard.standing)
         verbs = resources.Verbs(
@@ -292,8 +303,12 @@ class ApiServer:
             lambda: self.storage.unknown,
         )
 
+    def _servers(self) -> float:
+        return 1 if self.peers is None else self.peers.count
+
     def _gauges(self) -> None:
         self._bootstrap_gauges()
+        self.metrics.gauge("handfast_apiservers", "API servers that share this store's budgets.", self._servers)
         self._store_gauges()
         self.metrics.gauge("apiserver_current_connections", "Open connections.", lambda: self.listener.connections)
         self.metrics.gauge("apiserver_longrunning_requests", "Open watches.", lambda: len(self.hub))
@@ -350,15 +365,35 @@ class ApiServer:
         self._group.start(self.lineage.keep(self._clock), name="lineage")
         # Endpoints cannot hold names. Kubernetes' validation forbids loopback addresses, but on one machine that is the truth.
         hosts = addresses.ip_hosts((*self._advertise, self.address[0]))
-        await first_objects.ensure(self.storage, self._clock, hosts, self.address[1])
+        server = first_objects.Server(tuple(hosts), self.address[1])
+        if self._shared:
+            await self._join_peers(server)
+        else:
+            await first_objects.ensure(self.storage, self._clock, [server])
+            await self.announcer.try_to()
+            self._group.start(self.announcer.keep(), name="announcement")
         await self.guard.ensure()
-        await self.announcer.try_to()
-        self._group.start(self.announcer.keep(), name="announcement")
         self._group.start(self.guard.client_cas.run(), name="client-cas")
         self._group.start(self.guard.token_use.run(), name="token-use")
         self._group.start(self.joins.run(), name="join-failures")
         self._group.start(self._files.follow(self._consumers_of_files()), name="served-files")
         self.listener.start()
+
+    async def _join_peers(self, server: first_objects.Server) -> None:
+        """Be one of the servers of this store: make what a new cluster starts with, and take a share of budgets."""
+        place = str(self._place.root.resolve())
+        self.peers = peers.Peers(
+            self.storage, self._clock, place=place, server=server, on_count=self._share, announcer=self.announcer
+        )
+        self.peers.load()
+        await self.peers.publish()
+        await self.peers.begin()
+        await self.peers.publish()
+        self._group.start(self.peers.run(), name="peers")
+
+    def _share(self, servers: int) -> None:
+        self.pipeline.share(servers)
+        self.listener.share(servers)
 
     def _announced(self) -> dict[str, str]:
         compacted = self.storage.compacted_at
@@ -386,6 +421,8 @@ class ApiServer:
         self._stopping = True
         self.hub.close()
         await self.listener.stop(GRACE)
+        if self.peers is not None:
+            await self.peers.end()
         with contextlib.suppress(errors.Unavailable, protocol.Mismatch):
             await self.announcer.end()
         await self._group.stop(timeout=2.0)
@@ -396,6 +433,10 @@ class ApiServer:
         with contextlib.suppress(errors.Unavailable):
             await self.lineage.seen(await self._store.current_revision())
         await self._store.close()
+
+
+async def _nothing() -> None:
+    return None
 
 
 def _audit_log(wanted: AuditOptions | None, clock: clocks.Clock) -> audit_log.AuditLog | None:
@@ -414,9 +455,17 @@ def _socket(options: ApiServerOptions) -> socket.socket:
 
 
 async def open_server(
-    options: ApiServerOptions, clock: clocks.Clock, store: protocol.Store | None = None, *, reserve: int = 0
+    options: ApiServerOptions,
+    clock: clocks.Clock,
+    store: protocol.Store | None = None,
+    *,
+    reserve: int = 0,
+    shared: bool = False,
 ) -> ApiServer:
-    """A server that is not serving yet. `store` replaces the one the options name; `reserve` is kept for removals."""
+    """A server that is not serving yet. `store` replaces the one the options name; `reserve` is kept for removals.
+
+    `shared` says that other servers have the same store; one that is not a file may have others at any time.
+    """
     place = layout.Layout(pathlib.Path(options.directory))
     if store is None:
         named = options.store or stores.named(place, "store.db")
@@ -427,6 +476,7 @@ async def open_server(
         sock=_socket(options),
         options=options,
         clock=clock,
+        shared=shared or "://" in options.store,
     )
 
 

@@ -148,7 +148,7 @@ def _wanted(findings: reset.Findings, flags: dict[str, Any]) -> _Wanted:
 
 def _ask(findings: reset.Findings, wanted: _Wanted) -> None:
     """Have a person type the name (3)."""
-    if not sys.stdin.isatty() or not sys.stderr.isatty():
+    if not _somebody_is_here():
         raise output.Usage(
             "nobody is here to be asked",
             reason="NotConfirmed",
@@ -160,6 +160,10 @@ def _ask(findings: reset.Findings, wanted: _Wanted) -> None:
     typed = click.prompt(output.printable(f"this machine forgets all of it; type {word} to go on"), err=True)
     if typed != word:
         raise errors.Refused(f'nothing was changed: "{word}" was not typed', reason="NotConfirmed")
+
+
+def _somebody_is_here() -> bool:
+    return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def _going(findings: reset.Findings, wanted: _Wanted) -> list[str]:

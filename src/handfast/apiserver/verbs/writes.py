@@ -160,12 +160,12 @@ class Writer:
             if item is None:
                 raise status.not_found(kind.plural, kind.group, name)
             call.weigh(item.body)
-            written_before_start = item.version <= self._storage.replica.start
-            old = await call.work(write_steps.started_from, kind, item, written_before_start)
+            is_foreign = self._storage.replica.is_foreign(item.version)
+            old = await call.work(write_steps.started_from, kind, item, is_foreign)
             _require_version(kind, item, version)
             _require_uid(kind, old["metadata"], uid)
             # 4. complete. Decoding the item again is quicker than copying `old`.
-            wanted = await call.work(_edited, edit, kind, item, written_before_start)
+            wanted = await call.work(_edited, edit, kind, item, is_foreign)
             _require_version(kind, item, str(wanted["metadata"].get("resourceVersion") or ""))
             document = await call.work(write_steps.replaced, call, kind, wanted, old, self._clock.now())
             await self._prepare_definition(call, kind, document)
@@ -295,8 +295,8 @@ def _require_uid(kind: kinds.Kind, metadata: dict[str, Any], uid: str) -> None:
         raise status.conflict(kind.plural, kind.group, metadata["name"], why)
 
 
-def _edited(edit: Edit, kind: kinds.Kind, item: items.Item, written_before_start: bool) -> objects.Document:
-    return edit(write_steps.started_from(kind, item, written_before_start))
+def _edited(edit: Edit, kind: kinds.Kind, item: items.Item, is_foreign: bool) -> objects.Document:
+    return edit(write_steps.started_from(kind, item, is_foreign))
 
 
 def _write_of(

@@ -12,7 +12,9 @@ is changed, not even by SQLite itself:
 3. The header must be SQLite's and carry our application id; an empty file is refused, because taking it for a new
    store would start the revisions again.
 4. SQLite's own check of the whole file, then ours: the tables, the counters and a schema version we know.
-5. Only now: file mode 0600, the working connections and, from an older schema, a backup and the migration.
+5. What a killed process, or whoever copied the file here, left unsynced is synced before anything of it is shown: a power cut would take
+   back what somebody has seen, and its revision would be given out again.
+6. Only now: file mode 0600, the working connections and, from an older schema, a backup and the migration.
 
 While a store is open nothing else in this process may open and close its file: closing any descriptor of a file
 drops the locks SQLite holds on it. Copies are made with SQLite's backup interface.
@@ -63,6 +65,7 @@ class OpenFile:
             _create_if_absent(self._path)
             self._cleanup.enter_context(_ownership(self._path))
             version = _check_content(self._path)
+            _sync(self._path)
             _restrict_modes(self._path)
             self.writing = self._connect(apsw.SQLITE_OPEN_READWRITE)
             if version < schema.SCHEMA_VERSION:
@@ -111,6 +114,13 @@ def unavailable(path: str, error: apsw.Error) -> protocol.StoreUnavailable:
             f"{path}: another program holds a lock on it", hint="end what else has the database open"
         )
     return protocol.StoreUnavailable(f"{path}: {error}")
+
+
+def uncertain(path: str, error: apsw.IOError) -> protocol.StoreUncertain:
+    """The disk took a commit and then failed to sync it: after a restart it may be found there."""
+    return protocol.StoreUncertain(
+        f"{path}: the disk failed, and may have kept this write: {error}", hint="look at the kernel's log"
+    )
 
 
 @contextlib.contextmanager
@@ -315,8 +325,20 @@ def _check_counters(path: pathlib.Path, connection: apsw.Connection) -> None:
         raise _corrupt(path, f"damaged: {lost} keys have lost their values", _RESTORE)
 
 
+def _sync(path: pathlib.Path) -> None:
+    """Make what is there durable (5). SQLite has the files not open yet: it would lose its locks."""
+    for file in (path, _beside(path, "-wal")):
+        with contextlib.suppress(FileNotFoundError):
+            handle = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+    files.sync_directory(path.parent)
+
+
 def _restrict_modes(path: pathlib.Path) -> None:
-    """Give the files mode 0600: they hold secrets (5). SQLite gives new files beside the database the database's own mode."""
+    """Give the files mode 0600: they hold secrets (6). SQLite gives new files beside the database the database's own mode."""
     for file in (path, _beside(path, "-wal"), _beside(path, "-shm")):
         with contextlib.suppress(FileNotFoundError):
             if stat.S_IMODE(file.stat().st_mode) != 0o600:

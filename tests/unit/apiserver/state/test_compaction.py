@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import datetime
 import pathlib
 from collections.abc import AsyncIterator
 from typing import Any
@@ -37,6 +38,9 @@ class Server:
     async def sleep(self, seconds: float) -> None:
         self.rounds += 1
         await self.clock.sleep(seconds)
+
+    def now(self) -> datetime.datetime:
+        return self.clock.now()
 
     async def round(self) -> None:
         """Let five minutes pass, and the work of it be done."""
