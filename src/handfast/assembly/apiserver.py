@@ -156,6 +156,7 @@ class ApiServer:
         self._end_watches_of_refused()
         self.bonds = bonds.Bonds(self.replica, self.hub.end_bound_to)
         self.metrics = metrics_module.ApiServerMetrics()
+        self.joins = join_failures.JoinFailures(self.storage, clock, self.metrics.join_refused)
         self.audit = _audit_log(options.audit, clock)
         self.holds = loop_holds.LoopHolds(self.metrics, clock)
         self.health = self._checks()
@@ -167,12 +168,6 @@ class ApiServer:
         )
         self.address: tuple[str, int] = sock.getsockname()[:2]
         self._gauges()
-
-    @functools.cached_property
-    def joins(self) -> join_failures.JoinFailures:
-        """The joins that this server has refused."""
-        counter = self.metrics.joins_refused
-        return join_failures.JoinFailures(self.storage, self._clock, lambda reason: counter.labels(reason).inc())
 
     def _end_watches_of_refused(self) -> None:
         """Whoever watches with a certificate of a CA that is gone, or was revoked, must not go on watching."""

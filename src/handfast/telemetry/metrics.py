@@ -108,7 +108,7 @@ class ApiServerMetrics:
             ["station", "reason"],
             registry=self.registry,
         )
-        self.joins_refused = prometheus_client.Counter(
+        self._joins_refused = prometheus_client.Counter(
             "handfast_joins_refused_total",
             "Bootstrap tokens that were refused, and requests for certificates that were refused to one, by reason.",
             ["reason"],
@@ -134,6 +134,10 @@ class ApiServerMetrics:
     def held(self, verb: str, resource: str) -> None:
         """A request held the event loop; `resource` is that of a kind that exists, or empty."""
         self._held.labels(verb if verb in _VERBS else "other", resource).inc()
+
+    def join_refused(self, reason: str) -> None:
+        """A join was refused; `reason` is a word of ours."""
+        self._joins_refused.labels(reason).inc()
 
     def gauge(self, name: str, text: str, read: Callable[[], float]) -> None:
         """A gauge read when scraped."""
