@@ -37,7 +37,7 @@ from handfast import errors
 from handfast.apiserver.state import envelope
 from handfast.runtime import clock as clocks
 from handfast.runtime import files
-from handfast.store import protocol
+from handfast.store import epochs, protocol
 
 # How much of its history a store can lose unnoticed while no server of it runs.
 INTERVAL: Final = 60.0
@@ -72,7 +72,7 @@ class Lineage:
         why = "" if seen is None else await self._difference(seen)
         if seen is not None and why:
             offset = await self._store.raise_epoch(above=seen.epoch_offset)
-            await self._store.set_note("epoch", f"{offset}: {why}")
+            await self._store.set_note(epochs.SERVER_NOTE, f"{offset}: {why}")
             _log.warning("the epoch of the store was raised", why=why, offset=offset)
         try:
             await self._leave_witness(seen)

@@ -45,7 +45,9 @@ class Snapshot:
         # 1. never created
         if not self._path.is_file():
             raise errors.Refused(
-                f"{self._path}: there is no store", reason="NoStore", hint="name its data directory with --dir"
+                f"{self._path}: there is no store",
+                reason="NoStore",
+                hint="name its data directory with --dir, or the place of another store with --store",
             )
         with contextlib.ExitStack() as cleanup, sqlite_file.as_unavailable(self.place):
             # 3. Whoever may write removes what is beside the file when it is the last to close it; beside a server it is not.

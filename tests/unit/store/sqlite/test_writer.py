@@ -50,7 +50,9 @@ class Held:
         return 0
 
     async def release(self, *writes: asyncio.Future[int]) -> list[int | BaseException]:
-        await asyncio.sleep(0)
+        # Once for the writes to be submitted, once for them to be handed over to the writer.
+        for _ in range(3):
+            await asyncio.sleep(0)
         self._gate.set()
         return await asyncio.gather(self.first, *writes, return_exceptions=True)
 
