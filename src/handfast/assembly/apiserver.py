@@ -122,9 +122,7 @@ class ApiServer:
         # First, so that a file that changes from here on is one that has changed.
         self._files = served_files.ServedFiles(place, clock, options.tls_files)
         client_cas = self._files.client_cas()
-        self._clock = clock
-        self._store = store
-        self._advertise = options.advertise
+        self._clock, self._store, self._advertise = clock, store, options.advertise
         self._group = tasks.Group("apiserver")
         self._stopping = False
         self._place = place
