@@ -23,7 +23,7 @@ from handfast.apiserver.access import revocations
 from handfast.apiserver.admission import pod_scheduling, policies
 from handfast.apiserver.state import replica, storage
 from handfast.assembly import controllers, guard
-from handfast.cli import main
+from handfast.cli import join, main
 from handfast.pki import jwt, keys
 from handfast.rules.rbac import policy
 from tests import page_text, source_text
@@ -475,7 +475,8 @@ def unknown(written: str) -> str | None:
             return None
         found = command.get_command(context, word.rstrip(",.;:"))
         if found is None:
-            return word
+            # Else it is an endpoint.
+            return None if isinstance(command, join.Join) else word
         command, context = found, click.Context(found, info_name=word, parent=context)
     return None
 

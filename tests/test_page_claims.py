@@ -18,7 +18,7 @@ import click
 import pytest
 
 from handfast.assembly import config, node_config
-from handfast.cli import main
+from handfast.cli import join, main
 from handfast.controllers import names as controller_names
 from tests import page_facts, page_text
 from tests.page_facts import ROOT
@@ -80,6 +80,9 @@ def misread(line: page_text.CommandLine) -> str | None:
     context = main.command.make_context("handfast", [], resilient_parsing=True)
     words = list(line.words)
     while isinstance(command, click.Group) and words and not words[0].startswith("-"):
+        if isinstance(command, join.Join) and words[0] not in command.commands:
+            # An endpoint.
+            break
         name = words.pop(0)
         if name.isupper():
             # A word that stands for any command.
@@ -88,7 +91,7 @@ def misread(line: page_text.CommandLine) -> str | None:
         if found is None:
             return None if "," in name else f"there is no command {name!r}"
         command, context = found, click.Context(found, info_name=name, parent=context)
-    if isinstance(command, click.Group):
+    if isinstance(command, click.Group) and not isinstance(command, join.Join):
         return None
     try:
         values, left, _ = command.make_parser(context).parse_args(words)

@@ -114,6 +114,9 @@ ALLOWED: Mapping[tuple[str, str], str] = {
     ("cli/token_input.py", "token == STDIN"): _STDIN,
     ("client/transport.py", "self._token != before"): "one's own token, before and after it was read again",
     ("controllers/joining/bootstrap_signer.py", "_signatures(data) == wanted.data"): _PUBLISHED,
+    ("rules/nodes/join_failures.py", "token == failed_joins.UNKNOWN"): _ID,
+    ("rules/tokens/failed_joins.py", "key[1] == token"): _ID,
+    ("rules/tokens/failed_joins.py", "token == UNKNOWN"): _ID,
     ("controllers/joining/bootstrap_signer.py", "token_id not in now"): _ID,
     (
         "controllers/joining/signing_tokens.py",

@@ -36,6 +36,7 @@ STAY = {
 SETTLE = (
     "handfast node status",
     "handfast node list",
+    "handfast join failures",
     "handfast node configuration status",
     "handfast machine pools",
     "handfast csr explain ",

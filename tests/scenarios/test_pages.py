@@ -26,6 +26,7 @@ NODE, ADDRESS = "worker-1", "192.0.2.1"
 ELSEWHERE = "10.0.0.1"
 LETTER = "access.md"
 ONE_STORY = ("joining.md", "node.md", "certificates.md", "ca.md")
+COMING_AND_GOING = ("upgrade.md", "uninstall.md")
 ON_ANOTHER = "cluster.md"
 FLEET = "machines.md"
 ETCD = "etcd.md"
@@ -63,6 +64,12 @@ STOPPED = """
 BEFORE = {
     "mv handfast-data/": STOPPED,
     "handfast store copy handfast-data/": STOPPED,
+    "handfast join failures": """
+        curl --silent --insecure --header 'Authorization: Bearer abcdef.0123456789abcdef' https://192.0.2.1:6443/api
+        """,
+    "handfast node reset --dry-run": """
+        $(handfast token create --print-join-command)
+        """,
     "handfast csr explain csr-7hqzk": """
         openssl req -new -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /O=system:nodes/CN=system:node:n1 \\
             -keyout n1.key -out n1.csr
@@ -111,7 +118,7 @@ def follow(reader: page_reader.Reader, page: str) -> None:
             if step.line.startswith(begin):
                 code, _, errors = reader.shell.type(textwrap.dedent(script))
                 assert code == 0, errors
-        if step.command.startswith("handfast join "):
+        if step.command.startswith("handfast join ") and not step.command.startswith("handfast join failures"):
             new_machine(reader)
         printed += reader.follow(step, FAIL_HERE.get(step.command, ""))
     for line in printed.splitlines():
@@ -152,6 +159,16 @@ def test_the_pages_of_joining_and_certificates_work_as_written(home: pathlib.Pat
         page_reader.Reader(home, variables(home), enter) as reader,
     ):
         for page in ONE_STORY:
+            follow(reader, page)
+
+
+@pytest.mark.slow
+def test_the_pages_of_upgrade_and_uninstall_work_as_written(home: pathlib.Path) -> None:
+    with (
+        lone_machine.switched_on(home.parent, NODE, ADDRESS) as enter,
+        page_reader.Reader(home, variables(home), enter) as reader,
+    ):
+        for page in COMING_AND_GOING:
             follow(reader, page)
 
 
@@ -241,7 +258,7 @@ def write_account(home: pathlib.Path) -> None:
 
 
 def test_every_command_of_the_pages_is_run_or_says_why_not() -> None:
-    followed = {LETTER, *ONE_STORY, ON_ANOTHER, FLEET, ETCD, *MESH, POLICY, STORE, *WORKLOADS}
+    followed = {LETTER, *ONE_STORY, *COMING_AND_GOING, ON_ANOTHER, FLEET, ETCD, *MESH, POLICY, STORE, *WORKLOADS}
     missed = []
     for page in test_page_claims.PAGES:
         run = {step.command for terminal in ("first", "second") for step in page_text.steps(page.read_text(), terminal)}

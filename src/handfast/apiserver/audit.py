@@ -10,7 +10,7 @@ from __future__ import annotations
 import structlog
 
 from handfast.api import status
-from handfast.apiserver import audit_log, calls, identity
+from handfast.apiserver import audit_log, calls, identity, join_failures
 from handfast.apiserver.access import authz
 from handfast.apiserver.admission import plugin
 from handfast.telemetry import metrics as metrics_module
@@ -25,9 +25,15 @@ _NAME_LENGTH = 256
 class Audit:
     """Where requests end up."""
 
-    def __init__(self, metrics: metrics_module.ApiServerMetrics, log: audit_log.AuditLog | None = None) -> None:
+    def __init__(
+        self,
+        metrics: metrics_module.ApiServerMetrics,
+        log: audit_log.AuditLog | None = None,
+        joins: join_failures.JoinFailures | None = None,
+    ) -> None:
         self._metrics = metrics
         self._lines = log
+        self._joins = joins
         if log is not None:
             writer = log.writer
             metrics.counter("handfast_audit_lines", "Lines of the audit log, with the lost ones.", lambda: writer.lines)
@@ -57,6 +63,8 @@ class Audit:
 
     def refused(self, call: calls.Call, error: status.StatusError) -> None:
         """Tell the operator why somebody was turned away."""
+        if self._joins is not None:
+            self._joins.refused(call, error)
         if isinstance(error, identity.Unauthorized):
             self._note(call, "authenticate", error.why, error.detail)
         elif isinstance(error, authz.Refusal):

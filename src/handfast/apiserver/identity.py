@@ -45,6 +45,14 @@ class User(msgspec.Struct, frozen=True):
 ANONYMOUS = User(access.ANONYMOUS, (UNAUTHENTICATED,), method="anonymous")
 
 
+class Bearer(msgspec.Struct, frozen=True):
+    """Who showed a bootstrap token that is refused: its id, whether there is such a token, and whether the secret was the right one."""
+
+    token: str
+    known: bool = True
+    holds_secret: bool = True
+
+
 class TokenVerdict(msgspec.Struct, frozen=True):
     """What a good token says: its user (without `system:authenticated`), and the audiences it is good for."""
 
@@ -77,3 +85,5 @@ class Unauthorized(status.StatusError):
         self.explained = False
         # A reason for the caller, in the header of the answer. Set only where the caller is known to hold the secret.
         self.public_reason = ""
+        # Of a bootstrap token: a join that failed. For the operator, and never for the caller.
+        self.bearer: Bearer | None = None

@@ -28,6 +28,7 @@ from handfast.apiserver import (
     computed,
     discovery,
     first_objects,
+    join_failures,
     loop_holds,
     nonresources,
     openapi_pages,
@@ -121,9 +122,7 @@ class ApiServer:
         # First, so that a file that changes from here on is one that has changed.
         self._files = served_files.ServedFiles(place, clock, options.tls_files)
         client_cas = self._files.client_cas()
-        self._clock = clock
-        self._store = store
-        self._advertise = options.advertise
+        self._clock, self._store, self._advertise = clock, store, options.advertise
         self._group = tasks.Group("apiserver")
         self._stopping = False
         self._place = place
@@ -155,6 +154,7 @@ class ApiServer:
         self._end_watches_of_refused()
         self.bonds = bonds.Bonds(self.replica, self.hub.end_bound_to)
         self.metrics = metrics_module.ApiServerMetrics()
+        self.joins = join_failures.JoinFailures(self.storage, clock, self.metrics.join_refused)
         self.audit = _audit_log(options.audit, clock)
         self.holds = loop_holds.LoopHolds(self.metrics, clock)
         self.health = self._checks()
@@ -222,7 +222,7 @@ class ApiServer:
                 guard.openid,
                 version,
             ),
-            auditor=audit.Audit(self.metrics, self.audit),
+            auditor=audit.Audit(self.metrics, self.audit, self.joins),
             holds=self.holds,
             limits=limits,
             clock=clock,
@@ -368,6 +368,7 @@ class ApiServer:
         await self.guard.ensure()
         self._group.start(self.guard.client_cas.run(), name="client-cas")
         self._group.start(self.guard.token_use.run(), name="token-use")
+        self._group.start(self.joins.run(), name="join-failures")
         self._group.start(self._files.follow(self._consumers_of_files()), name="served-files")
         self.listener.start()
 

@@ -36,7 +36,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import Final, NoReturn
 
 from handfast import errors
 from handfast.api import objects
@@ -116,11 +116,13 @@ def _check_groups(seen: Evidence) -> tokens.Finding | None:
 
 _NOT_FOR_AUTHENTICATION = ("NotForAuthentication", f'{tokens.USAGE_PREFIX}{tokens.AUTHENTICATION}: must be "true"')
 Check = Callable[[Evidence], tokens.Finding | None]
+# Whoever is refused by a later one has shown the right secret.
+SECRET_CHECK: Final = 5
 CHECKS: tuple[tuple[int, Check], ...] = (
     (2, lambda seen: None if seen.known else ("UnknownToken", "there is no such token")),
     (3, lambda seen: ("TokenBeingDeleted", "its Secret is being deleted") if seen.secret.deleting else None),
     (4, lambda seen: seen.broken),
-    (5, _check_secret),
+    (SECRET_CHECK, _check_secret),
     (6, _check_id),
     (7, _check_expiration),
     (8, lambda seen: None if tokens.AUTHENTICATION in seen.secret.usages else _NOT_FOR_AUTHENTICATION),

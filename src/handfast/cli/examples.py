@@ -71,6 +71,10 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     "node status": ("handfast node status", "handfast node status -o json"),
     "node rotate": ("handfast node rotate", "handfast node rotate --timeout 30s -o json"),
     "node recover": ("handfast node recover",),
+    "node reset": (
+        "handfast node reset --dry-run",
+        "handfast node reset --remove --revoke --admin-kubeconfig admin.conf",
+    ),
     "node revoke": (
         "handfast node revoke worker-1 --for 12h --reason 'under repair'",
         "handfast node revoke worker-1 --undo",
@@ -200,6 +204,7 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
         f"handfast join 192.0.2.10:6443 --token-file token.txt --discovery-token-ca-cert-hash {_PIN}",
         "handfast join --discovery-file cluster-info.yaml --tls-bootstrap-token-file token.txt --dry-run",
     ),
+    "join failures": ("handfast join failures", "handfast join failures --since 10m -o json"),
     "kubeconfig": ("handfast kubeconfig show", "handfast kubeconfig refresh"),
     "kubeconfig refresh": ("handfast kubeconfig refresh --kubeconfig admin.conf",),
     "kubeconfig show": ("handfast kubeconfig show --kubeconfig admin.conf",),

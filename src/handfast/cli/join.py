@@ -12,6 +12,8 @@ The walk, from the command to the POST of a CertificateSigningRequest. `command`
 5. `client.requests.file_and_wait`: the POST, and the watch for the answer.
 
 Here is their order, and what is printed or written between them.
+
+`handfast join failures` is another command, in `join_failures`: where that word comes first, it is no endpoint.
 """
 
 from __future__ import annotations
@@ -21,13 +23,43 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from handfast.cli import join_flags, join_node, output
+from handfast.cli import join_failures, join_flags, join_node, output
 
 if TYPE_CHECKING:
     from handfast.cli import join_cluster
 
 
-@click.command(name="join", short_help="Make this machine a node of a cluster.")
+class Join(click.Group):
+    """A command that takes endpoints. One word is none of them, where it comes first: that of the command in it."""
+
+    # As a command, and unlike a group: flags may come after endpoints.
+    allow_interspersed_args = True
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        """The context of the command in it, where its word comes first; else its own."""
+        within = self.commands.get(args[0]) if args else None
+        if within is None:
+            return super().make_context(info_name, args, parent, **extra)
+        own = click.Context(self, info_name=info_name, parent=parent)
+        return within.make_context(args[0], args[1:], own, **extra)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return click.Command.parse_args(self, ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        return click.Command.invoke(self, ctx)
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        # Click asks for those of a command around another one, too, to name its path: endpoints have no place in that.
+        return super().get_params(ctx) if ctx.command is self else []
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        return click.Command.collect_usage_pieces(self, ctx)
+
+
+@click.command(cls=Join, name="join", short_help="Make this machine a node of a cluster.")
 @join_flags.options
 def command(**parsed: Any) -> None:
     """Make this machine a node: find the cluster, prove that it is the right one, and get a certificate from it.
@@ -36,6 +68,8 @@ def command(**parsed: Any) -> None:
     answers is used; those named first are preferred. Servers that are not up yet are waited for.
 
     `handfast node run --rotate-certificates` renews the certificate. With --systemd it runs as a service.
+
+    The word failures, where it comes first, is a command and no endpoint; a host of that name is failures:6443.
     """
     # 1. what was typed
     flags = join_flags.read(parsed)
@@ -63,6 +97,9 @@ def command(**parsed: Any) -> None:
     bootstrap_kubeconfig.unlink(missing_ok=True)
     joined = join_node.Joined(discovered, flags.node_plan, obtained, join_node.install(flags.node_plan))
     _print(joined.document(), joined.story(), flags.form)
+
+
+command.add_command(join_failures.command)
 
 
 def _end_early(discovered: join_cluster.Discovered, flags: join_flags.Flags) -> None:

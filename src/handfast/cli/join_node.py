@@ -162,8 +162,7 @@ def require_same_cluster(node_plan: NodePlan, cluster: discovery.Cluster) -> Non
         raise errors.Refused(
             f"this machine is in a cluster already: {node_plan.kubeconfig} names {known}",
             reason="AlreadyJoined",
-            hint=f"to leave it, stop its agent and remove {node_plan.kubeconfig} and {node_plan.certificate_directory}; "
-            "or name other places with --kubeconfig and --cert-dir",
+            hint="to leave it: handfast node reset; or name other places with --kubeconfig and --cert-dir",
         )
 
 

@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from handfast.cli import candidates, connecting, durations, node_agent, node_configuration, node_list, output
+from handfast.cli import (
+    candidates,
+    connecting,
+    durations,
+    node_agent,
+    node_configuration,
+    node_list,
+    node_reset,
+    output,
+)
 
 if TYPE_CHECKING:
     from handfast.cli import revocation
@@ -23,7 +32,7 @@ def command() -> None:
     """Run this machine's node agent, show its state, or refuse a node."""
 
 
-for _command in (node_list.command, *node_agent.COMMANDS, node_configuration.command):
+for _command in (node_list.command, *node_agent.COMMANDS, node_configuration.command, node_reset.command):
     command.add_command(_command)
 
 

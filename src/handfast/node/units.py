@@ -23,6 +23,8 @@ from handfast import errors
 from handfast.runtime import files
 
 NAME: Final = "handfast-node.service"
+# How a unit of ours begins, and nobody else's.
+FIRST_LINE: Final = "# Written by `handfast join --systemd`"
 DIRECTORY: Final = pathlib.Path("/etc/systemd/system")
 # Where systemd says that it is the one that booted the machine (sd_booted).
 BOOTED: Final = pathlib.Path("/run/systemd/system")
@@ -42,7 +44,7 @@ def text(words: Sequence[str], writable: Sequence[pathlib.Path] = ()) -> str:
         )
     own_tmp = not any(path.is_relative_to(place) for path in writable for place in _TEMPORARY)
     return (
-        "# Written by `handfast join --systemd`; changes are lost when it is run again.\n"
+        f"{FIRST_LINE}; changes are lost when it is run again.\n"
         "[Unit]\n"
         "Description=Handfast node agent\n"
         "Wants=network-online.target\n"
@@ -127,6 +129,18 @@ def install(
     return path, ""
 
 
+def stop(directory: pathlib.Path = DIRECTORY, run: Run | None = None) -> None:
+    """Stop the agent, and have it started no more; where systemd does not run, there is nothing to stop."""
+    if directory == DIRECTORY and BOOTED.is_dir():
+        (run or _run)(["systemctl", "disable", "--now", NAME])
+
+
+def forget(directory: pathlib.Path = DIRECTORY, run: Run | None = None) -> None:
+    """Have systemd notice that the unit is gone."""
+    if directory == DIRECTORY and BOOTED.is_dir():
+        (run or _run)(["systemctl", "daemon-reload"])
+
+
 def _run(command: Sequence[str]) -> None:
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)  # noqa: S603
@@ -140,5 +154,5 @@ def _failed(command: Sequence[str], why: str) -> errors.Unavailable:
     return errors.Unavailable(
         f"{' '.join(command)}: {why}",
         reason="SystemdFailed",
-        hint=f"the machine has joined; see `systemctl status {NAME}` and run that command again",
+        hint=f"see `systemctl status {NAME}`, and run that command again",
     )

@@ -108,6 +108,12 @@ class ApiServerMetrics:
             ["station", "reason"],
             registry=self.registry,
         )
+        self._joins_refused = prometheus_client.Counter(
+            "handfast_joins_refused_total",
+            "Bootstrap tokens that were refused, and requests for certificates that were refused to one, by reason.",
+            ["reason"],
+            registry=self.registry,
+        )
         self.loop_lateness = loop_lateness(self.registry)
         self._held = prometheus_client.Counter(
             "handfast_apiserver_request_held_loop_total",
@@ -128,6 +134,10 @@ class ApiServerMetrics:
     def held(self, verb: str, resource: str) -> None:
         """A request held the event loop; `resource` is that of a kind that exists, or empty."""
         self._held.labels(verb if verb in _VERBS else "other", resource).inc()
+
+    def join_refused(self, reason: str) -> None:
+        """A join was refused; `reason` is a word of ours."""
+        self._joins_refused.labels(reason).inc()
 
     def gauge(self, name: str, text: str, read: Callable[[], float]) -> None:
         """A gauge read when scraped."""

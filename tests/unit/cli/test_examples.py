@@ -7,7 +7,7 @@ import shlex
 import click
 import pytest
 
-from handfast.cli import examples, main
+from handfast.cli import examples, join, main
 from tests.unit.cli.test_main import everything
 
 TREE = tuple(everything())
@@ -24,10 +24,10 @@ def parsed(line: str) -> click.Context:
     assert start, line
     ctx = main.command.make_context("handfast", [], resilient_parsing=True)
     arguments = shlex.split(rest)
-    while isinstance(ctx.command, click.Group):
+    while isinstance(ctx.command, click.Group) and not isinstance(ctx.command, join.Join):
         command = ctx.command.get_command(ctx, arguments[0])
         assert command is not None, line
-        is_group = isinstance(command, click.Group)
+        is_group = isinstance(command, click.Group) and not isinstance(command, join.Join)
         name, own = arguments[0], [] if is_group else arguments[1:]
         ctx = command.make_context(name, own, parent=ctx, resilient_parsing=is_group)
         arguments = arguments[1:]

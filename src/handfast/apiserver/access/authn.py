@@ -272,8 +272,13 @@ class Authenticator:
 
     def require_not_denied(self, user: identity.User, now: datetime.datetime) -> None:
         """Ask the deny list."""
-        if self._deny_list is not None:
+        if self._deny_list is None:
+            return
+        try:
             self._deny_list.check(user, now)
+        except identity.Unauthorized as refused:
+            refused.bearer = bootstrap_tokens.bearer(user)
+            raise
 
     def reviewed(
         self, token: str, audiences: tuple[str, ...], now: datetime.datetime

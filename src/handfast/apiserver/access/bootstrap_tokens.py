@@ -15,6 +15,8 @@ It judges no token itself: `bootstrap.token_verdict` does.
    everybody.
 9. The bearer of a token for signing is told when it is not accepted from their address. Anyone can see whether such a token
    is good, from its signature of cluster-info, which is public. Bearers of other tokens are told nothing.
+10. Which token was refused, and whether its secret was the right one, goes with the refusal for the operator (`join_failures`). The
+    answer is the same.
 
 | who | holding | tries | stopped by | shown in tests/unit/apiserver/access/test_bootstrap_tokens.py |
 |---|---|---|---|---|
@@ -27,6 +29,7 @@ It judges no token itself: `bootstrap.token_verdict` does.
 | who writes the store | a value that is no document | be let in by an error | 5 | test_what_is_no_document_is_refused |
 | a holder | a bootstrap token | pass for somebody at another service | 7 | test_only_the_audiences_of_the_api_are_served |
 | a thief | a token, in another network | use it there | 8 | test_a_source_elsewhere |
+| anyone | nothing | learn which ids exist by what the operator is told | 10 | test_only_the_operator_learns_whose_token_was_refused |
 """
 
 from __future__ import annotations
@@ -81,6 +84,9 @@ class BootstrapTokens:
             refused = identity.Unauthorized(verdict.reason, f"{name}: {verdict.sentence}")
             # The check of the time comes after that of the secret: who gets there holds it, and may know of the end.
             refused.public_reason = verdict.reason if verdict.reason == "TokenExpired" else ""
+            # 10. for the operator
+            holds_secret = verdict.check > token_verdict.SECRET_CHECK
+            refused.bearer = identity.Bearer(presented.id, known=known, holds_secret=holds_secret)
             raise refused
         # 7. for the audiences of this API only
         both = tuple(audience for audience in audiences or self._audiences if audience in self._audiences)
@@ -90,7 +96,9 @@ class BootstrapTokens:
         try:
             sources = use.sources(document)
         except errors.Refused as refused:
-            raise identity.Unauthorized(refused.reason, f"{name}: {refused.message}") from None
+            unreadable = identity.Unauthorized(refused.reason, f"{name}: {refused.message}")
+            unreadable.bearer = identity.Bearer(presented.id)
+            raise unreadable from None
         user = identity.User(verdict.user, verdict.groups, method=METHOD, until=verdict.until)
         # 9. a token for signing can be checked by anyone
         signs = sources is not None and tokens.SIGNING in tokens.read(document).usages
@@ -114,4 +122,11 @@ def require_source(user: identity.User, allowed: networks.Networks, address: str
     if isinstance(verdict, decision.Deny):
         refused = identity.Unauthorized(verdict.reason, f"{user.name}: {verdict.sentence}")
         refused.public_reason = verdict.reason if tell_bearer else ""
+        refused.bearer = bearer(user)
         raise refused
+
+
+def bearer(user: identity.User) -> identity.Bearer | None:
+    """The bearer of a good token, who is refused for another reason; None: they showed something else."""
+    token = use.token_id(user.name) if user.method == METHOD else None
+    return None if token is None else identity.Bearer(token)

@@ -125,6 +125,8 @@ class Refusal(status.StatusError):
         said = status.forbidden(write.kind.plural, write.kind.group, write.name, verdict.sentence)
         super().__init__("Forbidden", said.message, name=said.name, group=said.group, kind=said.kind, causes=causes)
         self.why = verdict.reason
+        # What was refused, as far as it had come.
+        self.written = write.document
 
 
 def require(write: Write, verdict: decision.Decision | None) -> None:

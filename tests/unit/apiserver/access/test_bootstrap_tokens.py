@@ -283,3 +283,41 @@ def test_a_source_elsewhere() -> None:
         with pytest.raises(identity.Unauthorized) as caught:
             bootstrap_tokens.require_source(user, allowed, elsewhere, tell_bearer=True)
         assert (caught.value.message, caught.value.public_reason) == ("Unauthorized", "TokenNotFromHere")
+
+
+OTHER = tokens.Token("foobar", "0123456789abcdef").text
+
+
+@pytest.mark.parametrize(
+    ("document", "text", "bearer"),
+    [
+        (None, TEXT, identity.Bearer("foobar", known=False, holds_secret=False)),
+        (secret(), OTHER, identity.Bearer("foobar", holds_secret=False)),
+        (secret(expiration=NOW), TEXT, identity.Bearer("foobar")),
+        (secret(usages=["signing"]), TEXT, identity.Bearer("foobar")),
+        (secret(usages=["signing"]), OTHER, identity.Bearer("foobar", holds_secret=False)),
+        (
+            secret(lambda made: made["metadata"].update(annotations={"handfast.dev/allowed-cidrs": "nowhere"})),
+            TEXT,
+            identity.Bearer("foobar"),
+        ),
+    ],
+    ids=["unknown", "wrong secret", "expired", "for signing", "for signing, and wrong", "a limit that nobody can read"],
+)
+def test_only_the_operator_learns_whose_token_was_refused(
+    server: Server, document: dict[str, Any] | None, text: str, bearer: identity.Bearer
+) -> None:
+    if document is not None:
+        server.put(document)
+    refused = server.why(text)
+    assert refused.bearer == bearer
+    # What is answered is made of these, and they are the same for everybody.
+    assert refused.document() == identity.Unauthorized("", "").document()
+    assert refused.public_reason in {"", "TokenExpired"}
+
+
+def test_who_showed_something_else_is_no_bearer() -> None:
+    assert bootstrap_tokens.bearer(identity.User("system:bootstrap:foobar", (), method="x509")) is None
+    assert bootstrap_tokens.bearer(identity.User("alice", (), method=bootstrap_tokens.METHOD)) is None
+    named = identity.User("system:bootstrap:foobar", (), method=bootstrap_tokens.METHOD)
+    assert bootstrap_tokens.bearer(named) == identity.Bearer("foobar")
