@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What rules in CEL cost: a create of a custom resource without rules and with three, beside a create of a ConfigMap of the same size.
+"""What custom resources cost: a create without rules in CEL and with three, and a GET, beside those of a ConfigMap of the same size.
 
-Each round measures all three, so that they see the same machine.
+Each round measures all of them, so that they see the same machine. What many definitions cost is `definitions`.
 """
 
 from __future__ import annotations
@@ -17,16 +17,19 @@ from bench import load, measure, preload, servers, settings
 
 RULES_LIMIT_RATIO = 1.6
 PLAIN_LIMIT_RATIO = 1.2
+GET_LIMIT_RATIO = 1.2
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _GROUP = "bench.example.com"
 _SETTINGS = {"type": "object", "additionalProperties": {"type": "string", "maxLength": 2000}, "maxProperties": 20}
-_RULES = [
+RULES = [
     {"rule": "self.low <= self.high", "message": "low is to be at most high"},
     {"rule": "self.name.matches('^[a-z][-a-z0-9]*$')"},
     {"rule": "self.tags.all(tag, tag.size() > 0 && self.tags.exists_one(other, other == tag))"},
 ]
 
 
-def _definition(plural: str, rules: list[dict[str, str]]) -> dict[str, Any]:
+def definition(plural: str, rules: list[dict[str, str]]) -> dict[str, Any]:
+    """A definition of objects like those of the bench."""
     spec: dict[str, Any] = {
         "type": "object",
         "properties": {
@@ -55,9 +58,8 @@ def _definition(plural: str, rules: list[dict[str, str]]) -> dict[str, Any]:
 
 
 async def _define(plane: servers.Server, plural: str, rules: list[dict[str, str]]) -> None:
-    body = msgspec.json.encode(_definition(plural, rules))
-    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-    status, answer = await load.exchange(plane.port, plane.context, load.send("POST", path, body))
+    body = msgspec.json.encode(definition(plural, rules))
+    status, answer = await load.exchange(plane.port, plane.context, load.send("POST", DEFINITIONS, body))
     if status not in {201, 409}:
         raise load.UnexpectedAnswer(f"the definition was answered with {status} {answer[:300]!r}")
 
@@ -82,7 +84,7 @@ def _configmap(names: str) -> Callable[[int], bytes]:
 async def rules(pair: settings.Pair, sizes: settings.Sizes) -> list[measure.Figure]:
     """CPU of all processes for a create of each kind."""
     await _define(pair.plane, "plains", [])
-    await _define(pair.plane, "ruleds", _RULES)
+    await _define(pair.plane, "ruleds", RULES)
     total, run = sizes.creates, secrets.token_hex(3)
     clients = await load.Clients.open(pair.plane.port, pair.plane.context, 64)
     used: dict[str, list[float]] = {"configmaps": [], "plains": [], "ruleds": []}
@@ -96,6 +98,7 @@ async def rules(pair: settings.Pair, sizes: settings.Sizes) -> list[measure.Figu
             # The first round is for warming up.
             if number >= 0:
                 figures.append(meter.total)
+    read = await _read(pair.plane, clients, sizes, f"rules-{run}-0-000000")
     clients.close()
     plain, ruled = (
         [ours / builtin for ours, builtin in zip(used[plural], used["configmaps"], strict=True)]
@@ -104,5 +107,23 @@ async def rules(pair: settings.Pair, sizes: settings.Sizes) -> list[measure.Figu
     return [
         measure.Figure("rules.ratio", "create with three rules: CPU ÷ a ConfigMap's", "×", ruled, RULES_LIMIT_RATIO),
         measure.Figure("rules.plain", "  without rules: CPU ÷ a ConfigMap's", "×", plain, PLAIN_LIMIT_RATIO),
+        measure.Figure("rules.get", "  GET of a custom object: CPU ÷ a ConfigMap's", "×", read, GET_LIMIT_RATIO),
         measure.Figure("rules.cpu", "  CPU per create, with rules", "µs", measure.microseconds(used["ruleds"], total)),
     ]
+
+
+async def _read(plane: servers.Server, clients: load.Clients, sizes: settings.Sizes, name: str) -> list[float]:
+    """CPU of a GET of a custom object, in GETs of a ConfigMap."""
+    paths = (f"/apis/{_GROUP}/v1/namespaces/{preload.NAMESPACE}/plains/{name}", f"{preload.COLLECTION}/{name}")
+    ratios = []
+    for number in range(-1, sizes.short_rounds):
+        used = []
+        for path in paths:
+            asks = [load.get(path)] * sizes.gets
+            async with plane.meter() as meter:
+                await clients.run(asks.__getitem__, sizes.gets)
+            used.append(meter.total)
+        # The first round is for warming up.
+        if number >= 0:
+            ratios.append(used[0] / used[1])
+    return ratios

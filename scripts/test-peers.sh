@@ -19,15 +19,29 @@ install_node_client() {
   [ "${CI:-}" != true ]
 }
 
+# What kubectl prints is compared with recordings, one for each of its versions. Without CI the comparison is reported as not run.
+require_recorded_kubectl() {
+  local version
+  version=$("${KUBECTL:-kubectl}" version --client -o json | sed -n 's/.*"gitVersion": *"v\([0-9]*\.[0-9]*\).*/\1/p' | head -n 1)
+  [ -e "tests/interop/kubectl_output-$version.yaml" ] && return 0
+  echo "error: what kubectl prints is not recorded for kubectl ${version:-of an unknown version}" >&2
+  echo "hint: name one by KUBECTL that is ($(echo tests/interop/kubectl_output-*.yaml)), or record with scripts/record_kubectl.py" >&2
+  [ "${CI:-}" != true ]
+}
+
 missing=()
-command -v kubectl >/dev/null 2>&1 || missing+=(kubernetes-client)
+command -v "${KUBECTL:-kubectl}" >/dev/null 2>&1 || missing+=(kubernetes-client)
+[ -n "${ETCD:-}" ] || command -v etcd >/dev/null 2>&1 || missing+=(etcd-server)
+command -v etcdctl >/dev/null 2>&1 || missing+=(etcd-client)
 command -v openssl >/dev/null 2>&1 || missing+=(openssl)
 command -v strace >/dev/null 2>&1 || missing+=(strace)
 PATH="$PATH:/usr/sbin" command -v iptables >/dev/null 2>&1 || missing+=(iptables)
 PATH="$PATH:/usr/sbin" command -v ip >/dev/null 2>&1 || missing+=(iproute2)
+PATH="$PATH:/usr/sbin" command -v mkfs.ext4 >/dev/null 2>&1 || missing+=(e2fsprogs)
 command -v systemd-analyze >/dev/null 2>&1 || missing+=(systemd)
 command -v npm >/dev/null 2>&1 || missing+=(npm nodejs)
 if [ ${#missing[@]} -eq 0 ]; then
+  require_recorded_kubectl
   install_node_client
   exit
 fi
@@ -41,4 +55,5 @@ if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null 2>&1; then
 fi
 apt-get update -qq
 DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+require_recorded_kubectl
 install_node_client

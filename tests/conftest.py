@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import collections
 import logging
 import os
 import pathlib
@@ -21,6 +22,8 @@ os.environ["PYTHONPATH"] = os.pathsep.join(
     filter(None, (str(pathlib.Path(__file__).parent / "world" / "as_installed"), os.environ.get("PYTHONPATH")))
 )
 os.environ |= {"SSL_CERT_FILE": os.devnull, "SSL_CERT_DIR": os.devnull}
+
+pytest_plugins = ["tests.world.last_words"]
 
 hypothesis.settings.register_profile("default", deadline=None, max_examples=100)
 hypothesis.settings.load_profile("default")
@@ -84,7 +87,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Files with the longest tests first, by the time that these are allowed: else a worker of `make test` may begin one of two minutes
-    when the others have nothing left. All other files, and the tests within a file, stay in their random order.
+    when the others have nothing left. Of all other files those with the most tests begin; the tests within a file stay in their random order.
 
     `make test` finds slow tests by the words in their own file: one that is marked elsewhere would never run.
     """
@@ -96,7 +99,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if "mark.slow" not in path.read_text():
             raise pytest.UsageError(f"{path}: has tests that are slow, and does not say pytest.mark.slow itself")
     rank = {path: (max(seconds), sum(seconds)) for path, seconds in allowed.items()}
-    items.sort(key=lambda item: rank.get(item.path, (0, 0)), reverse=True)
+    # What is quick is longer where there is more of it.
+    sizes = collections.Counter(item.path for item in items)
+    items.sort(key=lambda item: rank.get(item.path, (0, sizes[item.path])), reverse=True)
 
 
 def _allowed_seconds(item: pytest.Item) -> int:

@@ -20,7 +20,7 @@ import pytest
 
 from handfast.api import kinds
 from handfast.apiserver.access import revocations
-from handfast.apiserver.admission import policies
+from handfast.apiserver.admission import pod_scheduling, policies
 from handfast.apiserver.state import replica, storage
 from handfast.assembly import controllers, guard
 from handfast.cli import main
@@ -223,11 +223,13 @@ def test_the_picture_of_the_readme_has_the_stations_in_order():
 def test_the_pages_name_every_plugin_in_order():
     nowhere, authors = cast("storage.Storage", None), policies.Authors(cast("Any", None))
     deny_list = revocations.Revocations(cast("replica.Replica", None))
-    mutating, validating = guard.mutating(authors), guard.validating(policy.Policy(), nowhere, deny_list, authors)
+    priorities = pod_scheduling.Priorities()
+    mutating = guard.mutating(authors, priorities)
+    validating = guard.validating(policy.Policy(), nowhere, deny_list, authors, priorities)
     reserving = guard.reserving(nowhere)
     # A plugin that changes and judges has a row for each.
     names = list(dict.fromkeys(row.name for row in (*mutating, *validating, *reserving)))
-    name = re.compile(r"\b(?:[A-Z]+[a-z]+){2,}\b")
+    name = re.compile(r"\b(?:Priority|(?:[A-Z]+[a-z]+){2,})\b")
     section = text(ROOT / "docs" / "request-flow.md").partition("\n## May this be written\n\n")[2].partition("\n\n")[0]
     assert list(dict.fromkeys(name.findall(section))) == names
     listed = text(ROOT / "docs" / "limitations.md").partition("- Plugins cannot be chosen: ")[2].partition("\n- ")[0]
@@ -360,7 +362,6 @@ MISSING: dict[str, Callable[[], bool]] = {
     "PodCertificateRequests and ClusterTrustBundles do not exist": lambda: served(
         "podcertificaterequests", "clustertrustbundles"
     ),
-    "There is no backup command yet": lambda: unknown("handfast store") is None,
     "HTTP/1.1 only": lambda: '["http/1.1"]' not in text(SOURCE / "serving" / "server_tls.py"),
 }
 
@@ -376,7 +377,6 @@ def test_what_is_missing_is_missing(sentence):
 NOT_THERE = re.compile(r"\b(?:yet|coming|planned|stor(?:y|ies) to come|for now|nobody .{1,40} so far)\b", re.IGNORECASE)
 # What pages say is to come -> whether it has. When it comes, its sentence has to go.
 TO_COME: dict[str, Callable[[], bool]] = {
-    "There is no backup command yet": lambda: unknown("handfast store") is None,
     # The head of the README's table, which names these.
     "coming |": (SOURCE / "console").exists,
     "A proxy in front is planned": lambda: says("apiserver", "X-Remote-"),

@@ -53,10 +53,10 @@ def test_classifiers_name_every_supported_python_and_no_licence(metadata):
 def test_what_make_up_installs_has_no_tool_of_developers():
     installed = pins("requirements.lock").keys() | pins("requirements-build.lock").keys()
     assert names(PROJECT["project"]["dependencies"]) <= installed
-    for extra in ("dev", "mesh", "proxy"):
+    for extra in ("dev", "etcd", "mesh", "proxy"):
         assert not names(PROJECT["project"]["optional-dependencies"][extra]) & installed
     # What is tested is installed by developers, and in CI.
-    for extra in ("mesh", "proxy"):
+    for extra in ("etcd", "mesh", "proxy"):
         assert names(PROJECT["project"]["optional-dependencies"][extra]) <= pins("requirements-dev.lock").keys()
 
 

@@ -20,6 +20,9 @@ from tests.page_facts import ROOT
 
 # Words that stand where a reason could, and are none -> what they are.
 OTHERS = {
+    "Ca": "a part of the name of a setting, before its description",
+    "Cert": "a part of the name of a setting, before its description",
+    "Key": "a part of the name of a setting, before its description",
     "Equal": "an operator of a toleration, in a list of what is allowed",
     "Machine": "a kind, before its description",
     "MachineConfig": "a kind, before its description",

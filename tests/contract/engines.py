@@ -11,7 +11,10 @@ import pathlib
 from collections.abc import Awaitable, Callable
 
 from handfast.store import protocol
+from handfast.store.etcd import engine as etcd
 from handfast.store.sqlite import engine
+from handfast.wire import etcd_access
+from tests.world import etcds
 
 Opener = Callable[[], Awaitable[protocol.Store]]
 
@@ -23,4 +26,13 @@ def sqlite_engine(directory: pathlib.Path) -> Opener:
     return opener
 
 
-ENGINES: dict[str, Callable[[pathlib.Path], Opener]] = {"sqlite": sqlite_engine}
+def etcd_engine(_directory: pathlib.Path) -> Opener:
+    place = etcds.shared().place()
+
+    async def opener() -> protocol.Store:
+        return await etcd.open_store(place, etcd_access.Access())
+
+    return opener
+
+
+ENGINES: dict[str, Callable[[pathlib.Path], Opener]] = {"etcd": etcd_engine, "sqlite": sqlite_engine}

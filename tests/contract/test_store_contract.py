@@ -14,7 +14,7 @@ import pytest
 from handfast.store import protocol
 from tests.contract.engines import Opener
 
-BIG = bytes(range(256)) * 6144  # 1.5 MiB
+BIG = (bytes(range(256)) * 6144)[: protocol.VALUE_BYTES]
 
 
 async def collect(watch: protocol.Watch, upto: int) -> list[protocol.Event]:
@@ -37,19 +37,20 @@ async def keys(store: protocol.Store, prefix: str = "", revision: int = 0) -> li
 # 1. One total order
 
 
-async def test_every_write_gets_the_next_revision(store: protocol.Store) -> None:
+async def test_every_write_gets_a_greater_revision(store: protocol.Store) -> None:
     start = await store.current_revision()
     first = await store.create("a", b"1")
     second = await store.update("a", b"2", expected=first)
     third = await store.create("b", b"1")
     fourth = await store.delete("a", expected=second)
-    assert [first, second, third, fourth] == [start + 1, start + 2, start + 3, start + 4]
+    assert start < first < second < third < fourth <= await store.current_revision()
 
 
 async def test_concurrent_writes_all_get_revisions_of_their_own(store: protocol.Store) -> None:
     start = await store.current_revision()
     revisions = await asyncio.gather(*(store.create(f"k{n}", b"v") for n in range(300)))
-    assert sorted(revisions) == list(range(start + 1, start + 301))
+    assert len(set(revisions)) == 300
+    assert min(revisions) > start
 
 
 async def test_revisions_and_values_survive_reopening(opener: Opener) -> None:
@@ -60,10 +61,10 @@ async def test_revisions_and_values_survive_reopening(opener: Opener) -> None:
     await store.compact(last)
     await store.close()
     store = await opener()
-    assert await store.current_revision() == last
+    assert await store.current_revision() >= last
     assert await store.get("kept") == protocol.Entry("kept", b"v", kept, kept)
     assert await store.get("gone") is None
-    assert await store.create("gone", b"w") == last + 1
+    assert await store.create("gone", b"w") > last
     await store.close()
 
 
@@ -88,7 +89,8 @@ async def test_writes_submitted_before_close_are_answered(opener: Opener) -> Non
     await store.close()
     revisions = await asyncio.gather(*writes)
     store = await opener()
-    assert await store.current_revision() == max(revisions)
+    assert await store.current_revision() >= max(revisions)
+    assert len(await keys(store)) == 20
     await store.close()
 
 
@@ -100,7 +102,7 @@ async def test_create_of_a_present_key_says_what_is_there(store: protocol.Store)
     with pytest.raises(protocol.Mismatch) as refusal:
         await store.create("a", b"other")
     assert refusal.value.actual == protocol.Entry("a", b"there", revision, revision)
-    assert await store.current_revision() == revision
+    assert await store.get("a") == protocol.Entry("a", b"there", revision, revision)
 
 
 async def test_update_at_an_old_revision_changes_nothing(store: protocol.Store) -> None:
@@ -111,7 +113,6 @@ async def test_update_at_an_old_revision_changes_nothing(store: protocol.Store) 
             await attempt
         assert refusal.value.actual == protocol.Entry("a", b"2", second, first)
     assert await store.get("a") == protocol.Entry("a", b"2", second, first)
-    assert await store.current_revision() == second
 
 
 async def test_an_update_on_the_way_to_a_delete_is_an_update(store: protocol.Store) -> None:
@@ -125,7 +126,7 @@ async def test_an_update_on_the_way_to_a_delete_is_an_update(store: protocol.Sto
 async def test_with_space_nothing_is_refused_for_it(store: protocol.Store) -> None:
     await store.create("a", b"1")
     room = store.room()
-    assert (room.free_bytes > 0, room.full, room.refused) == (True, False, 0)
+    assert (room.free_bytes is None or room.free_bytes > 0, room.full, room.refused) == (True, False, 0)
 
 
 @pytest.mark.parametrize("expected", [-1, 0, 99, 2**63 - 1])
@@ -152,9 +153,9 @@ async def test_one_of_many_racing_updates_wins(store: protocol.Store) -> None:
     results = await asyncio.gather(*racing, return_exceptions=True)
     won = [result for result in results if isinstance(result, int)]
     lost = [result for result in results if isinstance(result, protocol.Mismatch)]
-    assert won == [first + 1]
+    assert len(won) == 1
     assert len(lost) == 19
-    assert {refusal.actual.revision for refusal in lost if refusal.actual} == {first + 1}
+    assert {refusal.actual.revision for refusal in lost if refusal.actual} == set(won)
 
 
 async def test_a_failed_precondition_does_not_touch_its_neighbours(store: protocol.Store) -> None:
@@ -168,7 +169,6 @@ async def test_a_failed_precondition_does_not_touch_its_neighbours(store: protoc
         return_exceptions=True,
     )
     assert [type(result) for result in results] == [int, protocol.Mismatch, protocol.Mismatch, int, int]
-    assert await store.current_revision() == there + 3
     listed = (await store.list_at("")).entries
     assert [(entry.key, entry.value) for entry in listed] == [("there", b"new"), ("x", b""), ("y", b"")]
 
@@ -193,7 +193,7 @@ async def test_values_come_back_as_they_went_in(store: protocol.Store, value: by
     entry = protocol.Entry("a", value, revision, revision)
     assert await store.get("a") == entry
     assert (await store.list_at("")).entries == [entry]
-    event = protocol.Event(revision, "a", value, 0)
+    event = protocol.Event(revision, "a", value)
     assert await collect(watch, revision) == [event]
     assert await collect(store.watch("", after=start), revision) == [event]
 
@@ -226,16 +226,18 @@ async def test_keys_sort_by_code_point(store: protocol.Store) -> None:
 
 @pytest.mark.parametrize("prefix", ["", "a", "a/", "a/\U0010ffff", "a/b", "a0", "zz", "\ud7ff", "\U0010ffff"])
 async def test_a_prefix_is_a_prefix_of_text(store: protocol.Store, prefix: str) -> None:
+    start = await store.current_revision()
     await asyncio.gather(*(store.create(key, b"") for key in ORDERED))
     assert await keys(store, prefix) == sorted(key for key in ORDERED if key.startswith(prefix))
     last = await store.current_revision()
-    seen = [event.key for event in await collect(store.watch(prefix, after=0), last)]
+    seen = [event.key for event in await collect(store.watch(prefix, after=start), last)]
     assert sorted(seen) == sorted(key for key in ORDERED if key.startswith(prefix))
 
 
 async def test_an_empty_store_lists_nothing_now(store: protocol.Store) -> None:
     page = await store.list_at("")
-    assert (list(page.entries), page.revision, page.more) == ([], await store.current_revision(), False)
+    assert (list(page.entries), page.more) == ([], False)
+    assert page.revision <= await store.current_revision()
 
 
 async def test_every_past_state_can_be_listed(store: protocol.Store) -> None:
@@ -301,9 +303,11 @@ async def test_after_excludes_the_key_itself_and_nothing_else(store: protocol.St
 
 async def test_a_revision_not_yet_written_cannot_be_listed(store: protocol.Store) -> None:
     last = await store.create("a", b"")
+    ahead = await store.current_revision() + 1000
     with pytest.raises(protocol.FutureRevision) as refusal:
-        await store.list_at("", revision=last + 1)
-    assert (refusal.value.revision, refusal.value.current) == (last + 1, last)
+        await store.list_at("", revision=ahead)
+    assert refusal.value.revision == ahead
+    assert last <= refusal.value.current < ahead
 
 
 # 4. Gap-free watches
@@ -317,10 +321,10 @@ async def test_a_watch_gives_creates_updates_and_deletes_in_order(store: protoco
     third = await store.delete("a", expected=second)
     fourth = await store.create("a", b"3")
     expected = [
-        protocol.Event(first, "a", b"1", 0),
-        protocol.Event(second, "a", b"2", first),
-        protocol.Event(third, "a", None, second),
-        protocol.Event(fourth, "a", b"3", 0),
+        protocol.Event(first, "a", b"1"),
+        protocol.Event(second, "a", b"2"),
+        protocol.Event(third, "a", None),
+        protocol.Event(fourth, "a", b"3"),
     ]
     assert await collect(watch, fourth) == expected
     assert await collect(store.watch("a", after=start), fourth) == expected
@@ -340,19 +344,19 @@ async def test_a_watch_waits_for_the_next_write(store: protocol.Store) -> None:
     assert not waiting.done()
     revision = await store.create("a", b"v")
     events, reached = await waiting
-    assert list(events) == [protocol.Event(revision, "a", b"v", 0)]
+    assert list(events) == [protocol.Event(revision, "a", b"v")]
     assert reached == revision
 
 
 async def test_history_then_live_has_no_gap_and_no_repetition(store: protocol.Store) -> None:
-    start = await store.current_revision()
-    await asyncio.gather(*(store.create(f"old/{n}", b"") for n in range(100)))
-    watches = [store.watch("", after=start + n * 10) for n in range(10)]
-    writing = asyncio.gather(*(store.create(f"new/{n}", b"") for n in range(400)))
-    followed = asyncio.gather(*(collect(watch, start + 500) for watch in watches))
-    await writing
-    for n, events in enumerate(await followed):
-        assert [event.revision for event in events] == list(range(start + n * 10 + 1, start + 501))
+    old = sorted(await asyncio.gather(*(store.create(f"old/{n}", b"") for n in range(100))))
+    starts = [old[0] - 1, *old[9::10]]
+    watches = [store.watch("", after=start) for start in starts]
+    new = await asyncio.gather(*(store.create(f"new/{n}", b"") for n in range(400)))
+    revisions = sorted([*old, *new])
+    followed = await asyncio.gather(*(collect(watch, revisions[-1]) for watch in watches))
+    for start, events in zip(starts, followed, strict=True):
+        assert [event.revision for event in events] == [revision for revision in revisions if revision > start]
 
 
 async def test_watches_keep_to_their_own_prefix(store: protocol.Store) -> None:
@@ -371,28 +375,26 @@ async def test_a_cancelled_next_loses_nothing(store: protocol.Store) -> None:
     await asyncio.sleep(0)
     waiting.cancel()
     for n in range(5):
-        await store.create(f"k{n}", b"")
+        last = await store.create(f"k{n}", b"")
     assert waiting.cancelled()
-    assert len(await collect(live, start + 5)) == 5
+    assert len(await collect(live, last)) == 5
     history = store.watch("", after=start)
     waiting = asyncio.ensure_future(history.next())
     await asyncio.sleep(0)
     waiting.cancel()
-    await store.create("k5", b"")
+    last = await store.create("k5", b"")
     assert waiting.cancelled()
-    assert len(await collect(history, start + 6)) == 6
+    assert len(await collect(history, last)) == 6
 
 
 async def test_a_consumer_far_behind_gets_every_event(store: protocol.Store) -> None:
     start = await store.current_revision()
     watch = store.watch("k", after=start)
-    count = 0
+    revisions: list[int] = []
     for _ in range(25):
-        await asyncio.gather(*(store.create(f"k{count + n}", b"x" * 20) for n in range(200)))
-        count += 200
-    assert [event.revision for event in await collect(watch, start + count)] == list(
-        range(start + 1, start + count + 1)
-    )
+        count = len(revisions)
+        revisions += await asyncio.gather(*(store.create(f"k{count + n}", b"x" * 20) for n in range(200)))
+    assert [event.revision for event in await collect(watch, max(revisions))] == sorted(revisions)
     revision = await store.create("k", b"live again")
     assert [event.key for event in await collect(watch, revision)] == ["k"]
 
@@ -400,7 +402,7 @@ async def test_a_consumer_far_behind_gets_every_event(store: protocol.Store) -> 
 async def test_a_watch_from_the_future_is_refused(store: protocol.Store) -> None:
     last = await store.create("a", b"")
     with pytest.raises(protocol.FutureRevision):
-        await store.watch("", after=last + 1).next()
+        await store.watch("", after=last + 1000).next()
 
 
 @pytest.mark.parametrize("closed", ["watch", "store"])
@@ -434,17 +436,15 @@ async def test_an_acknowledged_write_is_in_every_later_answer(store: protocol.St
 
 
 async def test_no_answer_is_ahead_of_the_current_revision(store: protocol.Store) -> None:
-    async def read(pages: list[int]) -> None:
+    async def read(number: int) -> int:
         page = await store.list_at("", limit=1)
-        pages.append(page.revision)
         assert page.revision <= await store.current_revision()
         watch = store.watch("", after=page.revision)
-        last = await store.create(f"after/{page.revision}/{len(pages)}", b"")
-        assert next(event.revision for event in await collect(watch, last)) == page.revision + 1
+        last = await store.create(f"after/{number}", b"")
+        assert all(event.revision > page.revision for event in await collect(watch, last))
+        return page.revision
 
-    pages: list[int] = []
-    await asyncio.gather(*(store.create(f"k{n}", b"") for n in range(50)), *(read(pages) for _ in range(30)))
-    assert len(pages) == 30
+    await asyncio.gather(*(store.create(f"k{n}", b"") for n in range(50)), *(read(number) for number in range(30)))
 
 
 # Compaction: floor F means that lists at F and watches after F work, and earlier ones do not
@@ -486,10 +486,10 @@ async def test_compaction_keeps_what_is_current_and_never_goes_back(store: proto
     assert await store.compact(revisions[4]) == revisions[4]
     assert await store.compact(revisions[1]) == revisions[4]
     assert await store.compact(revisions[5]) == revisions[5]
-    assert await store.current_revision() == revisions[5]
+    assert await store.current_revision() >= revisions[5]
     assert [(entry.key, entry.value) for entry in (await store.list_at("")).entries] == [("a", b"3"), ("c", b"1")]
     updated = await store.update("a", b"4", expected=revisions[4])
-    assert updated == revisions[5] + 1
+    assert updated > revisions[5]
     assert await store.get("a") == protocol.Entry("a", b"4", updated, revisions[0])
 
 
@@ -515,7 +515,7 @@ async def test_revisions_before_the_first_are_compacted(store: protocol.Store) -
 async def test_the_future_cannot_be_compacted(store: protocol.Store) -> None:
     last = await store.create("a", b"")
     with pytest.raises(protocol.FutureRevision):
-        await store.compact(last + 1)
+        await store.compact(last + 1000)
     assert await keys(store, revision=last) == ["a"]
 
 
@@ -527,7 +527,7 @@ async def test_a_live_watch_does_not_notice_compaction(store: protocol.Store) ->
 
 
 async def test_compaction_goes_on_beside_writes(store: protocol.Store) -> None:
-    revision = await store.create("counter", b"0")
+    first = revision = await store.create("counter", b"0")
     for n in range(300):
         revision = await store.update("counter", b"%d" % n, expected=revision)
     compacting = asyncio.ensure_future(store.compact(revision))
@@ -535,4 +535,90 @@ async def test_compaction_goes_on_beside_writes(store: protocol.Store) -> None:
     assert await compacting == revision
     page = await store.list_at("", revision=revision)
     assert [(entry.value, entry.revision) for entry in page.entries] == [(b"299", revision)]
-    assert await store.get("counter") == protocol.Entry("counter", b"last", later, revision - 300)
+    assert await store.get("counter") == protocol.Entry("counter", b"last", later, first)
+
+
+async def test_the_store_tells_its_floor(store: protocol.Store) -> None:
+    revisions = await written(store)
+    assert await store.floor() < revisions[0]
+    await store.compact(revisions[2])
+    assert await store.floor() == revisions[2]
+
+
+# 8. Identity, epochs and notes
+
+
+async def test_an_identity_stays_and_is_its_own(opener: Opener) -> None:
+    store = await opener()
+    identity = store.identity
+    assert identity
+    await store.close()
+    store = await opener()
+    assert store.identity == identity
+    await store.close()
+
+
+async def test_an_empty_store_can_become_the_copy_of_another(opener: Opener) -> None:
+    store = await opener()
+    await store.take_identity("that-one")
+    assert store.identity == "that-one"
+    await store.create("a", b"")
+    with pytest.raises(protocol.NotEmpty):
+        await store.take_identity("another")
+    await store.close()
+    store = await opener()
+    assert store.identity == "that-one"
+    await store.close()
+
+
+async def test_a_raised_epoch_stays_and_ends_what_was_before(opener: Opener) -> None:
+    store = await opener()
+    first = await store.create("a", b"")
+    last = await store.create("b", b"")
+    before = store.epoch_offset
+    assert await store.raise_epoch(above=before + 7) == store.epoch_offset == before + 7 + protocol.EPOCH
+    await store.close()
+    store = await opener()
+    assert store.epoch_offset == before + 7 + protocol.EPOCH
+    assert await store.raise_epoch(5, above=3) == before + 12 + protocol.EPOCH
+    for older in (first, last - protocol.EPOCH):
+        with pytest.raises(protocol.Compacted):
+            await store.watch("", after=older).next()
+        with pytest.raises(protocol.Compacted):
+            await store.list_at("", revision=older)
+    watch = store.watch("", after=await store.current_revision())
+    last = await store.create("c", b"")
+    assert [event.key for event in await collect(watch, last)] == ["c"]
+    await store.close()
+
+
+async def test_notes_are_kept_and_are_no_entries(opener: Opener) -> None:
+    store = await opener()
+    watch = store.watch("", after=await store.current_revision())
+    assert await store.note("a/b") is None
+    await store.set_note("a/b", "first")
+    await store.set_note("a/b", "ключ")
+    await store.set_note("gone", "x")
+    await store.set_note("gone", None)
+    await store.set_note("never", None)
+    last = await store.create("key", b"")
+    assert [event.key for event in await collect(watch, last)] == ["key"]
+    assert await keys(store) == ["key"]
+    await store.close()
+    store = await opener()
+    assert [await store.note(name) for name in ("a/b", "gone", "never")] == ["ключ", None, None]
+    await store.close()
+
+
+# 9. Sizes
+
+
+async def test_the_longest_key_with_the_largest_value_fits(store: protocol.Store) -> None:
+    key = "k" * protocol.KEY_BYTES
+    first = await store.create(key, BIG)
+    with pytest.raises(protocol.Mismatch) as refusal:
+        await store.create(key, b"")
+    assert refusal.value.actual == protocol.Entry(key, BIG, first, first)
+    second = await store.update(key, BIG[::-1], expected=first)
+    assert await store.get(key) == protocol.Entry(key, BIG[::-1], second, first)
+    await store.delete(key, expected=second)

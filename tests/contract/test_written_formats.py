@@ -6,6 +6,7 @@ It does not compare what is written today with them: a newer version may write m
 
 from __future__ import annotations
 
+import asyncio
 import datetime
 import json
 import pathlib
@@ -14,8 +15,11 @@ import sqlite3
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from handfast.assembly import config
 from handfast.bootstrap import cluster_info, kubeconfig
+from handfast.cli import main, output
 from handfast.client import cluster_cache
 from handfast.datadir import layout, preparation
 from handfast.node import report
@@ -69,22 +73,40 @@ STORED: dict[str, Callable[[dict[str, Any]], None]] = {
 }
 
 
-async def test_a_store_of_before_is_served(tmp_path: pathlib.Path) -> None:
-    root = tmp_path / "data"
+def prepared(root: pathlib.Path, clock: MovableClock) -> pathlib.Path:
+    """A data directory without a store, with the key that sealed the token."""
     root.mkdir(mode=0o700)
-    clock = MovableClock()
     preparation.prepare(layout.Layout.at(root), server=addresses.Address("127.0.0.1", 6443), now=clock.now())
-    with sqlite3.connect(root / "store.db") as database:
-        database.executescript((FORMATS / "store.sql").read_text())
-    database.close()
     shutil.copy(FORMATS / "encryption.key", root)
-    for name in ("store.db", "encryption.key"):
-        (root / name).chmod(0o600)
+    (root / "encryption.key").chmod(0o600)
+    return root
+
+
+async def require_served(root: pathlib.Path, clock: MovableClock) -> None:
     async with worlds.world(root, clock=clock) as world:
         for path, check in STORED.items():
             answer = await world.get(path)
             assert answer.status == 200, path
             check(answer.json())
+
+
+@pytest.mark.parametrize("name", ["store.sql", "store-notes.sql"])
+async def test_a_store_of_before_is_served(tmp_path: pathlib.Path, name: str) -> None:
+    clock = MovableClock()
+    root = prepared(tmp_path / "data", clock)
+    with sqlite3.connect(root / "store.db") as database:
+        database.executescript((FORMATS / name).read_text())
+    database.close()
+    (root / "store.db").chmod(0o600)
+    await require_served(root, clock)
+
+
+async def test_a_backup_of_before_is_restored_and_served(tmp_path: pathlib.Path) -> None:
+    clock = MovableClock()
+    root = prepared(tmp_path / "data", clock)
+    words = ["store", "restore", str(FORMATS / "store.backup"), "--dir", str(root)]
+    assert await asyncio.to_thread(output.run, main.command, words) == 0
+    await require_served(root, clock)
 
 
 def test_every_setting_of_before_is_understood() -> None:

@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import dataclasses
 import datetime
+import os
 import pathlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, TypeVar
@@ -30,6 +31,9 @@ PODS = api.Resource("", "v1", "pods", True)
 SERVICES = api.Resource("", "v1", "services", True)
 SLICES = api.Resource("discovery.k8s.io", "v1", "endpointslices", True)
 CA_PEM = b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
+
+# `HANDFAST_COPIES=2` runs every story with two copies.
+COPIES = int(os.environ.get("HANDFAST_COPIES", "1"))
 
 
 class Story:
@@ -133,7 +137,7 @@ def started(
 
 
 @contextlib.asynccontextmanager
-async def controlled(directory: pathlib.Path, *names: str, copies: int = 1) -> AsyncIterator[Story]:
+async def controlled(directory: pathlib.Path, *names: str, copies: int = COPIES) -> AsyncIterator[Story]:
     """A served world in which so many copies of the named controllers are at work."""
     # Real TLS compares certificates with the real time, so the movable clock starts there.
     clock = MovableClock(datetime.datetime.now(datetime.UTC))

@@ -18,6 +18,8 @@ from tests.world.stalls import ANONYMOUS, EDIT, NODE, TOKEN, USER, Attack
 CSRS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 PODS = "/api/v1/namespaces/default/pods"
+LIMIT_RANGES = "/api/v1/namespaces/default/limitranges"
+QUOTAS = "/api/v1/namespaces/default/resourcequotas"
 SELF_REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 JSON_PATCH = "application/json-patch+json"
 MERGE = "application/merge-patch+json"
@@ -105,6 +107,28 @@ def many_containers(name: str, count: int = 40_000) -> bytes:
     return dump({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {"containers": containers}})
 
 
+def limited_pod(name: str) -> bytes:
+    """As many containers as a Pod may have, each of which says what it wants: it held the server for 30 ms, and now for 4."""
+    amounts = {"cpu": "100m", "memory": "123Mi"}
+    containers = [
+        {"name": f"c{number}", "image": "web:1", "resources": {"requests": amounts, "limits": amounts}}
+        for number in range(1000)
+    ]
+    return dump({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {"containers": containers}})
+
+
+def limit_range(name: str) -> Any:
+    bounds_of_all = {"min": {"cpu": "1m", "memory": "1"}, "max": {"cpu": "9", "memory": "9Gi"}}
+    rows = [{"type": "Container", "default": {"cpu": "1"}, **bounds_of_all}, {"type": "Pod", "max": {"cpu": "9k"}}]
+    return {"metadata": {"name": name}, "spec": {"limits": rows}}
+
+
+def quota(name: str) -> Any:
+    hard = {"requests.cpu": "9k", "requests.memory": "9Ti", "limits.cpu": "9k", "limits.memory": "9Ti", "pods": "9"}
+    status_of_it = {"hard": hard, "used": dict.fromkeys(hard, "0")}
+    return {"metadata": {"name": name}, "spec": {"hard": hard}, "status": status_of_it}
+
+
 def yaml_keys(name: str, count: int = 90_000) -> bytes:
     head = f"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {name}\ndata:\n"
     return (head + "".join(f"  k{number}: v\n" for number in range(count))).encode()
@@ -186,6 +210,19 @@ NAMED: tuple[Attack, ...] = (
         body=many_containers,
         media=APPLY,
         after=clean(PODS),
+    ),
+    Attack(
+        name="pod-1000-containers-under-a-limit-range-and-a-quota",
+        caller=EDIT,
+        method="POST",
+        path=PODS,
+        body=limited_pod,
+        before=(
+            ("POST", LIMIT_RANGES, limit_range),
+            ("POST", QUOTAS, quota),
+            ("PUT", f"{QUOTAS}/{{name}}/status", quota),
+        ),
+        after=(*clean(PODS), *clean(LIMIT_RANGES), *clean(QUOTAS)),
     ),
     Attack(
         name="review-900000-empty-objects",

@@ -24,6 +24,7 @@ from tests.scenarios import up_world
 READY = "Handfast is ready"
 # Commands that do not end -> what they say when they are at work.
 STAY = {
+    "etcd --data-dir ": "ready to serve client requests",
     "handfast up ": READY,
     ".venv/bin/handfast up ": READY,
     "handfast serve controllers --kubeconfig ": "controllers started",

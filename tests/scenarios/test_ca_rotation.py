@@ -65,7 +65,7 @@ class Hammer(threading.Thread):
                 self.refusals.append(repr(error))
             finally:
                 connection.close()
-            self._ended.wait(0.05)
+            self._ended.wait(0.1)
 
     def end(self) -> None:
         self._ended.set()
@@ -170,8 +170,8 @@ def test_the_ca_under_load(tmp_path: pathlib.Path) -> None:
                 (False, True),
                 (True, True),
             ]
+            up_world.until(lambda: min(hammer.answers for hammer in hammers) > 20, 20, "answers")
             assert [hammer.refusals for hammer in hammers] == [[], []]
-            assert min(hammer.answers for hammer in hammers) > 20
             hammers.pop(0).end()
             assert rotate(place, "--unsafe-skip-wait")["did"] == "retire"
             assert hammers[0].refusals == [], "those of the new CA are never refused"

@@ -53,8 +53,27 @@ class RecordingStore:
         self.asked: Counter[str] = Counter()
 
     @property
+    def identity(self) -> str:
+        return self._inner.identity
+
+    @property
     def epoch_offset(self) -> int:
         return self._inner.epoch_offset
+
+    async def floor(self) -> int:
+        return await self._inner.floor()
+
+    async def raise_epoch(self, by: int = protocol.EPOCH, *, above: int = 0) -> int:
+        return await self._inner.raise_epoch(by, above=above)
+
+    async def take_identity(self, identity: str) -> None:
+        await self._inner.take_identity(identity)
+
+    async def note(self, name: str) -> str | None:
+        return await self._inner.note(name)
+
+    async def set_note(self, name: str, text: str | None) -> None:
+        await self._inner.set_note(name, text)
 
     async def current_revision(self) -> int:
         self.asked["current_revision"] += 1

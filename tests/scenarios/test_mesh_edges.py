@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import pathlib
 from collections.abc import Callable, Iterator
@@ -42,7 +43,16 @@ class Seen:
         return {(row["client"]["account"], row["server"]["account"]): row for row in rows}
 
     def until(self, reached: Callable[[dict[tuple[str, str], dict[str, Any]]], object], *words: str) -> None:
-        up_world.until(lambda: reached(self.edges(*words)), 60, f"edges: {self.edges(*words)}")
+        last: dict[tuple[str, str], dict[str, Any]] = {}
+
+        def look() -> object:
+            last.clear()
+            last.update(self.edges(*words))
+            return reached(last)
+
+        with contextlib.suppress(AssertionError):
+            return up_world.until(look, 60)
+        raise AssertionError(f"edges: {last}")
 
 
 BOTH = ("shop/client", "shop/web")

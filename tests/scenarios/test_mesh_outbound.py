@@ -92,6 +92,32 @@ async def test_endpoints_come_change_their_identity_and_go(world):
         await vote.until(host("mixed"), 503, destinations.UNKNOWN)
 
 
+async def test_who_comes_to_nobody_is_never_called_in_plaintext(world):
+    """While others ask all the time: the cluster that was empty must not take the endpoint before the one with TLS does."""
+    ip, port, ended = address(), envoy_world.free_port(), asyncio.Event()
+    async with application(ip, port) as bare, caller(world) as vote:
+        await thread(world.service, "empty", port)
+        await vote.until(host("empty"), 503, forms.NO_ENDPOINT)
+
+        async def ask() -> None:
+            while not ended.is_set():
+                await vote.get(host("empty"))
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(4):
+                group.create_task(ask())
+            try:
+                for number in range(3):
+                    await thread(world.shop.pod, f"empty-{number}", "empty", ip)
+                    await proxy_world.until_async(lambda: _fails_by_tls(vote, host("empty")))
+                    await thread(world.shop.delete, f"pods/empty-{number}")
+                    await vote.until(host("empty"), 503, forms.NO_ENDPOINT)
+            finally:
+                ended.set()
+        assert bare.octets.startswith(b"\x16\x03\x01")
+        assert b"GET" not in bare.octets
+
+
 async def _fails_by_tls(vote, name) -> bool:
     status, why = await vote.why_not(name)
     return status == 503 and "TLS_error" in why

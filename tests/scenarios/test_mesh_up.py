@@ -61,6 +61,8 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[mesh_world.Plane
     directory = tmp_path_factory.mktemp("mesh") / "data"
     with mesh_world.Plane(directory, "--mesh", *mesh_world.FREE) as plane:
         plane.ready()
+        # On a machine that takes more than half a minute for it, it is told instead.
+        assert all(is_ready(plane, name) for name in SERVICES) or "the mesh is not ready" in plane.log.read_text()
         all_ready(plane)
         plane.account("shop", "web")
         body = {"metadata": {"annotations": {"linkerd.io/inject": "enabled"}}}

@@ -28,8 +28,10 @@ LETTER = "access.md"
 ONE_STORY = ("joining.md", "node.md", "certificates.md", "ca.md")
 ON_ANOTHER = "cluster.md"
 FLEET = "machines.md"
+ETCD = "etcd.md"
 MESH = ("mesh.md", "mesh-revocation.md", "mesh-spiffe.md", "mesh-anchors.md")
 POLICY = "mesh-policy.md"
+STORE = "store.md"
 WORKLOADS = ("mesh-run.md", "mesh-tour.md")
 # Page and command -> why it is not run. A row that is not needed fails.
 LEFT_OUT = {
@@ -42,6 +44,9 @@ LEFT_OUT = {
         "mesh-run.md",
         "handfast mesh run --pod ",
     ): "needs a machine that has joined; test_mesh_run runs it",
+    ("two-servers.md", "handfast up "): "needs two machines and an etcd; test_two_planes runs it at other addresses",
+    ("two-servers.md", "tar --create"): "goes to another machine; test_two_planes types it, with `sh -c` for `ssh`",
+    ("two-servers.md", "kubectl "): "comes after both; test_two_servers reads the same Leases",
     ("interop.md", "KUBEADM="): "kubeadm is in no Debian package; run by whoever has one",
     ("interop.md", "E2E_TEST="): "Kubernetes' suite is in no Debian package; run by whoever has built one",
     ("interop.md", "KUBELET="): "the kubelet is in no Debian package; run by whoever has one",
@@ -49,8 +54,15 @@ LEFT_OUT = {
     ("interop.md", "KUBECTL="): "writes down what a kube-apiserver answers; run by whoever has one",
     ("interop.md", "KUBE_APISERVER="): "kube-apiserver is in no Debian package; run by whoever has one",
 }
+# The control plane is stopped.
+STOPPED = """
+        kill $(cat handfast-data/.lock) 2> /dev/null
+        until flock --nonblock handfast-data/.lock true; do sleep 0.1; done
+        """
 # What a page takes for granted -> how it comes about here; typed before the command.
 BEFORE = {
+    "mv handfast-data/": STOPPED,
+    "handfast store copy handfast-data/": STOPPED,
     "handfast csr explain csr-7hqzk": """
         openssl req -new -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /O=system:nodes/CN=system:node:n1 \\
             -keyout n1.key -out n1.csr
@@ -167,6 +179,15 @@ def test_the_page_of_machine_fleets_works_as_written(home: pathlib.Path) -> None
 
 
 @pytest.mark.slow
+def test_the_page_of_etcd_works_as_written(home: pathlib.Path) -> None:
+    with (
+        lone_machine.switched_on(home.parent, NODE, ADDRESS) as enter,
+        page_reader.Reader(home, variables(home), enter) as reader,
+    ):
+        follow(reader, ETCD)
+
+
+@pytest.mark.slow
 def test_the_page_of_the_mesh_works_as_written(home: pathlib.Path) -> None:
     with (
         lone_machine.switched_on(home.parent, NODE, ADDRESS) as enter,
@@ -174,6 +195,15 @@ def test_the_page_of_the_mesh_works_as_written(home: pathlib.Path) -> None:
     ):
         for page in MESH:
             follow(reader, page)
+
+
+@pytest.mark.slow
+def test_the_page_of_the_store_works_as_written(home: pathlib.Path) -> None:
+    with (
+        lone_machine.switched_on(home.parent, NODE, ADDRESS) as enter,
+        page_reader.Reader(home, variables(home), enter) as reader,
+    ):
+        follow(reader, STORE)
 
 
 @pytest.mark.slow
@@ -211,7 +241,7 @@ def write_account(home: pathlib.Path) -> None:
 
 
 def test_every_command_of_the_pages_is_run_or_says_why_not() -> None:
-    followed = {LETTER, *ONE_STORY, ON_ANOTHER, FLEET, *MESH, POLICY, *WORKLOADS}
+    followed = {LETTER, *ONE_STORY, ON_ANOTHER, FLEET, ETCD, *MESH, POLICY, STORE, *WORKLOADS}
     missed = []
     for page in test_page_claims.PAGES:
         run = {step.command for terminal in ("first", "second") for step in page_text.steps(page.read_text(), terminal)}

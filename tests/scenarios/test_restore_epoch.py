@@ -8,6 +8,7 @@ import pathlib
 
 import msgspec
 
+from handfast.store import protocol
 from handfast.store.sqlite import engine
 from tests.world import world as worlds
 
@@ -24,7 +25,7 @@ async def test_versions_jump_and_older_watches_expire(tmp_path: pathlib.Path) ->
     async with worlds.world(directory) as world:
         after = (await world.get(f"{PATH}/a")).json()
         assert after["data"] == {"k": "v"}
-        assert int(after["metadata"]["resourceVersion"]) >= engine.EPOCH
+        assert int(after["metadata"]["resourceVersion"]) >= protocol.EPOCH
         made = await world.create_config_map("b")
         assert int(made["metadata"]["resourceVersion"]) > int(after["metadata"]["resourceVersion"])
         # A client that remembers an older version neither overwrites nor misses anything.

@@ -8,14 +8,24 @@ The store here holds the second server's events back, as a slow network would, s
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import dataclasses
 import pathlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
+import msgspec
 import pytest
 
+from handfast.apiserver import limits as limits_module
+from handfast.apiserver import peers
+from handfast.pki import authority, keys, names
 from handfast.store import protocol
+from handfast.store.etcd import engine as etcd
 from handfast.store.sqlite import engine as sqlite
+from handfast.wire import etcd_access
+from tests.scenarios import callers
+from tests.world import etcds
 from tests.world import world as worlds
 
 
@@ -36,10 +46,11 @@ class HeldWatch:
 
 
 class SharedStore:
-    """One engine seen by one of several servers: closing is the owner's, and events can be held back."""
+    """One engine seen by one of several servers, whose events can be held back."""
 
-    def __init__(self, engine: sqlite.SqliteStore) -> None:
+    def __init__(self, engine: protocol.Store, *, closes: bool = False) -> None:
         self._engine = engine
+        self._closes = closes
         self.gate = asyncio.Event()
         self.gate.set()
 
@@ -50,22 +61,43 @@ class SharedStore:
         return HeldWatch(self._engine.watch(prefix, after=after), self.gate)
 
     async def close(self) -> None:
-        return None
+        if self._closes:
+            await self._engine.close()
 
 
+Opening = Callable[[], Awaitable[SharedStore]]
 Pair = tuple[worlds.World, worlds.World, SharedStore]
 
 
-@pytest.fixture
-async def pair(tmp_path: pathlib.Path) -> AsyncIterator[Pair]:
+@pytest.fixture(params=["sqlite", "etcd"])
+async def opening(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> AsyncIterator[Opening]:
+    """Opens the same store again and again: a connection of its own to an etcd, or one file that several look at."""
+    if request.param == "etcd":
+        place = etcds.shared().place()
+
+        async def on_etcd() -> SharedStore:
+            return SharedStore(await etcd.open_store(place, etcd_access.Access()), closes=True)
+
+        yield on_etcd
+        return
     engine = await sqlite.open_store(str(tmp_path / "store.db"))
-    first, second = SharedStore(engine), SharedStore(engine)
+
+    async def on_sqlite() -> SharedStore:
+        return SharedStore(engine, closes=False)
+
+    yield on_sqlite
+    await engine.close()
+
+
+@pytest.fixture
+async def pair(tmp_path: pathlib.Path, opening: Opening) -> AsyncIterator[Pair]:
+    first, second = await opening(), await opening()
     async with (
-        worlds.world(tmp_path / "d", store=first) as one,
-        worlds.world(tmp_path / "d", store=second) as other,
+        worlds.world(tmp_path / "d", store=first, shared=True) as one,
+        worlds.world(tmp_path / "d", store=second, shared=True) as other,
     ):
         yield one, other, second
-    await engine.close()
+        second.gate.set()
 
 
 async def test_a_read_waits_for_a_write_acknowledged_elsewhere(pair: Pair) -> None:
@@ -92,13 +124,16 @@ async def test_a_list_waits_too_and_shows_the_write(pair: Pair) -> None:
     assert "new" in names
 
 
-async def test_resource_version_zero_does_not_wait(pair: Pair) -> None:
+async def test_resource_version_zero_waits_too_since_its_caller_has_to_be_judged(pair: Pair) -> None:
     one, other, held = pair
     held.gate.clear()
     await one.create_config_map("new")
-    answer = await other.get("/api/v1/namespaces/default/configmaps/new?resourceVersion=0")
+    path = "/api/v1/namespaces/default/configmaps/new?resourceVersion=0"
+    reading = asyncio.ensure_future(other.get(path))
+    done, _ = await asyncio.wait([reading], timeout=0.1)
+    assert not done
     held.gate.set()
-    assert answer.status == 404
+    assert (await reading).status == 200
 
 
 async def test_two_writers_of_one_object_one_wins(pair: Pair) -> None:
@@ -154,3 +189,238 @@ async def test_counter_incremented_from_both_sides_loses_nothing(pair: Pair) -> 
 
     await asyncio.gather(add(one), add(other))
     assert (await one.get(path)).json()["data"]["n"] == "50"
+
+
+# --- who is judged at one server by what was written at the other
+
+CLIENT_CAS = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication"
+NODE_READER = {
+    "metadata": {"name": "node-reader"},
+    "rules": [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["list"]}],
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Caller:
+    """Somebody with a credential, what takes it away, and what the next request is answered with."""
+
+    take: Callable[[], Awaitable[Any]]
+    options: dict[str, Any]
+    refused: int = 401
+
+
+async def choose(world: worlds.World, bundle: str) -> None:
+    answer = await world.request("PATCH", CLIENT_CAS, {"data": {"client-ca-file": bundle}}, headers=dict(callers.MERGE))
+    assert answer.status == 200, answer.body
+
+
+async def with_a_bootstrap_token(world: worlds.World) -> Caller:
+    token = await callers.bootstrap_token(world)
+    path = f"{callers.SECRETS}/bootstrap-token-foobar"
+    return Caller(
+        lambda: world.request("DELETE", path), {"headers": callers.bearer(token), "context": world.anonymous_context()}
+    )
+
+
+async def with_an_account(world: worlds.World) -> Caller:
+    token = await callers.account_token(world)
+    return Caller(
+        lambda: world.request("DELETE", f"{callers.ACCOUNTS}/robot"),
+        {"headers": callers.bearer(token), "context": world.anonymous_context()},
+    )
+
+
+async def with_a_node_certificate(world: worlds.World) -> Caller:
+    context = world.context_for("system:node:n1", "system:nodes")
+    return Caller(lambda: callers.revoke(world, "n1", user="system:node:n1"), {"context": context})
+
+
+async def with_a_binding(world: worlds.World) -> Caller:
+    await callers.make(world, f"{callers.RBAC}/clusterroles", NODE_READER)
+    await callers.bind(world, "node-reader", "User", "alice")
+    path = f"{callers.RBAC}/clusterrolebindings/node-reader-alice"
+    return Caller(lambda: world.request("DELETE", path), {"context": world.context_for("alice")}, refused=403)
+
+
+async def with_another_ca(world: worlds.World) -> Caller:
+    ca = authority.self_signed_ca(names.Subject(common_name="the next CA"), keys.generate(), world.clock.now())
+    own = world.place.ca_certificate.read_text()
+    await choose(world, own + ca.pem.decode())
+    return Caller(lambda: choose(world, own), {"context": callers.administrator(world, ca)})
+
+
+@pytest.mark.parametrize(
+    "holder",
+    [with_a_bootstrap_token, with_an_account, with_a_node_certificate, with_a_binding, with_another_ca],
+)
+async def test_what_is_taken_away_at_one_is_refused_by_the_next_request_at_the_other(
+    pair: Pair, holder: Callable[[worlds.World], Awaitable[Caller]]
+) -> None:
+    one, other, held = pair
+    caller = await holder(one)
+    path = "/api/v1/nodes" if caller.refused == 403 else "/api"
+
+    async def ask() -> int:
+        return (await other.get(path, **caller.options)).status
+
+    assert await ask() == 200
+    held.gate.clear()
+    await caller.take()
+    asking = asyncio.ensure_future(ask())
+    # The copy behind `other` still has the credential: it must not be judged by that.
+    done, _ = await asyncio.wait([asking], timeout=0.2)
+    assert not done
+    # A probe has nothing to wait for.
+    assert (await other.get("/livez")).status == 200
+    held.gate.set()
+    assert await asking == caller.refused
+
+
+async def test_a_watch_at_the_other_ends_with_what_its_caller_had(pair: Pair) -> None:
+    one, other, _ = pair
+    caller = await with_an_account(one)
+    await callers.bind(one, "view", "ServiceAccount", "robot", namespace="default")
+    path = "/api/v1/namespaces/default/configmaps?watch=1"
+    session = other.session(caller.options["context"])
+    async with session.get(path, headers=caller.options["headers"]) as response:
+        assert response.status == 200
+        await caller.take()
+        async with asyncio.timeout(20):
+            await response.read()
+
+
+async def test_a_watch_of_one_goes_on_at_the_other(pair: Pair) -> None:
+    one, other, held = pair
+    path = "/api/v1/namespaces/default/configmaps"
+    first = await one.create_config_map("first")
+    second = await other.create_config_map("second")
+    held.gate.clear()
+    third = await one.create_config_map("third")
+    version = first["metadata"]["resourceVersion"]
+    asyncio.get_running_loop().call_later(0.1, held.gate.set)
+    async with other.session().get(f"{path}?watch=1&resourceVersion={version}") as response, asyncio.timeout(20):
+        events = [msgspec.json.decode(await response.content.readline()) for _ in range(2)]
+    versions = [event["object"]["metadata"]["resourceVersion"] for event in events]
+    assert versions == [each["metadata"]["resourceVersion"] for each in (second, third)]
+
+
+async def test_a_kind_defined_at_one_is_served_by_the_other(pair: Pair) -> None:
+    one, other, held = pair
+    names_ = {"plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList"}
+    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    version = {"name": "v1", "served": True, "storage": True, "schema": schema}
+    spec = {"group": "example.com", "names": names_, "scope": "Namespaced", "versions": [version]}
+    definition = {"metadata": {"name": "widgets.example.com"}, "spec": spec}
+    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    await callers.make(one, path, definition)
+    async with asyncio.timeout(20):
+        while not _is_established((await one.get(f"{path}/widgets.example.com")).json()):
+            await asyncio.sleep(0.02)
+    held.gate.clear()
+    widgets = "/apis/example.com/v1/namespaces/default/widgets"
+    await callers.make(one, widgets, {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}})
+    reading = asyncio.ensure_future(other.get(f"{widgets}/w"))
+    held.gate.set()
+    assert (await reading).status == 200
+
+
+def _is_established(definition: Any) -> bool:
+    conditions = (definition.get("status") or {}).get("conditions") or []
+    return any(row["type"] == "Established" and row["status"] == "True" for row in conditions)
+
+
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
+ENDPOINTS = "/api/v1/namespaces/default/endpoints/kubernetes"
+
+
+async def lease_names(world: worlds.World) -> list[str]:
+    found = (await world.get(f"{LEASES}?labelSelector=apiserver.kubernetes.io/identity%3Dkube-apiserver")).json()
+    return [item["metadata"]["name"] for item in found["items"]]
+
+
+async def ports_of(world: worlds.World) -> set[int]:
+    subsets = (await world.get(ENDPOINTS)).json()["subsets"]
+    return {row["port"] for subset in subsets for row in subset["ports"]}
+
+
+def peers_of(world: worlds.World) -> peers.Peers:
+    assert world.server.peers is not None
+    return world.server.peers
+
+
+async def test_servers_know_of_one_another_and_both_are_endpoints(pair: Pair) -> None:
+    one, other, _ = pair
+    assert len(await lease_names(one)) == 2
+    assert (peers_of(one).count, peers_of(other).count) == (2, 2)
+    assert await ports_of(one) == {one.server.address[1], other.server.address[1]}
+
+
+async def test_a_server_that_ends_gives_its_share_back(tmp_path: pathlib.Path, opening: Opening) -> None:
+    async with worlds.world(tmp_path / "d", store=await opening(), shared=True) as one:
+        async with worlds.world(tmp_path / "d", store=await opening(), shared=True):
+            assert peers_of(one).count == 2
+        assert (await one.get("/api/v1/namespaces/default")).status == 200
+        assert peers_of(one).count == 1
+        await one.movable().advance(peers.RENEW + 1)
+        async with asyncio.timeout(20):
+            while await ports_of(one) != {one.server.address[1]}:
+                await asyncio.sleep(0.02)
+
+
+async def test_a_server_that_is_silent_counts_no_more(pair: Pair) -> None:
+    """Its Lease stands unchanged for too long on the clock of the other, and is its own when it comes back."""
+    one, other, _ = pair
+    async with asyncio.timeout(40):
+        while peers_of(one).count != 1:
+            await one.movable().advance(peers.RENEW + 1)
+            await asyncio.sleep(0.05)
+    assert peers_of(other).count == 2
+    async with asyncio.timeout(40):
+        while peers_of(one).count != 2:
+            await other.movable().advance(peers.RENEW + 1)
+            await asyncio.sleep(0.05)
+
+
+async def test_two_servers_of_one_name_notice_it(pair: Pair) -> None:
+    one, other, _ = pair
+    kept = peers_of(other).name
+    peers_of(one).name = kept
+    await one.movable().advance(peers.RENEW + 1)
+    async with asyncio.timeout(20):
+        while peers_of(one).name == kept or peers_of(one).name not in await lease_names(other):
+            await asyncio.sleep(0.02)
+    assert peers_of(other).name == kept
+
+
+async def test_the_budget_of_one_user_is_one_for_both(tmp_path: pathlib.Path, opening: Opening) -> None:
+    # No rate within the time of this test: only what may be asked at once.
+    limits = limits_module.Limits(user_per_second=0.001, user_burst=20)
+    async with (
+        worlds.world(tmp_path / "d", store=await opening(), shared=True, limits=limits) as one,
+        worlds.world(tmp_path / "d", store=await opening(), shared=True, limits=limits) as other,
+    ):
+        context = one.context_for("alice")
+        answers = [
+            (await side.get("/api/v1/namespaces/default/configmaps", context=context)).status
+            for side in (one, other)
+            for _ in range(20)
+        ]
+    assert answers.count(403) == 20
+    assert answers.count(429) == 20
+
+
+async def test_all_may_begin_on_an_empty_store_at_once(tmp_path: pathlib.Path, opening: Opening) -> None:
+    opened = [await opening() for _ in range(3)]
+
+    async def look(world: worlds.World) -> list[str]:
+        found = []
+        for path in ("/api/v1/namespaces", "/apis/rbac.authorization.k8s.io/v1/clusterroles", "/api/v1/configmaps"):
+            found += [item["metadata"]["uid"] for item in (await world.get(path)).json()["items"]]
+        return found
+
+    async with contextlib.AsyncExitStack() as stack:
+        begun = [stack.enter_async_context(worlds.world(tmp_path / "d", store=store, shared=True)) for store in opened]
+        made = await asyncio.gather(*begun)
+        first, *others = [await look(world) for world in made]
+        assert all(each == first for each in others)
+        assert len(set(first)) == len(first)

@@ -155,10 +155,27 @@ async def test_a_forgotten_version_gets_an_error_event(world: worlds.World, monk
     assert (event["object"]["code"], event["object"]["reason"]) == (410, "Expired")
 
 
-async def test_a_version_before_the_start_of_this_server_is_expired(tmp_path: pathlib.Path) -> None:
+async def test_a_version_before_the_start_of_this_server_goes_on(tmp_path: pathlib.Path) -> None:
     async with worlds.world(tmp_path / "d") as world:
-        await world.create_config_map("a")
-    async with worlds.world(tmp_path / "d") as world, watching(world, "&resourceVersion=1") as stream:
+        first = await world.create_config_map("a")
+        await change(world, "a", data={"x": "1"})
+        await world.request("DELETE", f"{PATH}/a")
+    version = first["metadata"]["resourceVersion"]
+    async with worlds.world(tmp_path / "d") as world, watching(world, f"&resourceVersion={version}") as stream:
+        assert await stream.brief() == ("MODIFIED", "a")
+        gone = await stream.next()
+        assert (gone["type"], gone["object"]["data"]) == ("DELETED", {"x": "1"})
+        await world.create_config_map("b")
+        assert await stream.brief() == ("ADDED", "b")
+
+
+async def test_a_version_that_was_compacted_is_expired_after_a_restart(tmp_path: pathlib.Path) -> None:
+    async with worlds.world(tmp_path / "d") as world:
+        first = await world.create_config_map("a")
+        last = await change(world, "a", data={"x": "1"})
+        await world.server.storage.compact(int(last["metadata"]["resourceVersion"]))
+    version = first["metadata"]["resourceVersion"]
+    async with worlds.world(tmp_path / "d") as world, watching(world, f"&resourceVersion={version}") as stream:
         assert (await stream.next())["object"]["code"] == 410
 
 

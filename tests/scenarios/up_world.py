@@ -20,7 +20,7 @@ from urllib import parse as urls
 
 from handfast.bootstrap import kubeconfig
 from handfast.runtime import tls
-from tests.world import looking
+from tests.world import last_words, looking
 
 COMMAND = (sys.executable, "-m", "handfast")
 FREE = (
@@ -93,6 +93,7 @@ class Terminal:
         )
         os.close(theirs)
         self._seen = bytearray()
+        last_words.heard(f"terminal of {words[0]}", lambda: bytes(self._seen))
         # All the time: who writes to a terminal that nobody reads waits.
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()

@@ -13,7 +13,7 @@ from typing import Any, cast
 import msgspec
 
 # Longer than any answer takes, shorter than a test may.
-PATIENCE = 10.0
+PATIENCE = 30.0
 
 
 @dataclass(frozen=True)

@@ -203,12 +203,14 @@ class Wire:
 
 
 class Prober:
-    """Asks `/livez` without end, from a thread that does nothing but wait for sockets."""
+    """Asks `/livez` without end while somebody wants to know, from a thread that does nothing but wait for sockets."""
 
     def __init__(self, wire: Wire, pid: int) -> None:
         self._wire = wire
         self._clock = cpu_clock(pid)
         self._stopping = threading.Event()
+        # Between attacks it would only take processor time from who makes the next one.
+        self._wanted = threading.Event()
         self._news = threading.Condition()
         self.probes: list[Probe] = []
         self.trouble: BaseException | None = None
@@ -217,7 +219,7 @@ class Prober:
 
     def _run(self) -> None:
         try:
-            while not self._stopping.wait(PAUSE):
+            while self._wanted.wait() and not self._stopping.wait(PAUSE):
                 begun, computed = time.monotonic(), time.clock_gettime(self._clock)
                 code, _ = self._wire.ask("GET", "/livez")
                 probe = Probe(begun, time.monotonic(), time.clock_gettime(self._clock) - computed, code)
@@ -244,11 +246,15 @@ class Prober:
 
     def during(self, act: Callable[[], T]) -> tuple[float, float, float, T]:
         """The longest stall while `act` goes on and what it leaves behind is done, of computing and by the clock."""
-        self.since(time.monotonic())
-        begun = time.monotonic()
-        result = act()
-        took = time.monotonic() - begun
-        probes = self.since(begun)
+        self._wanted.set()
+        try:
+            self.since(time.monotonic())
+            begun = time.monotonic()
+            result = act()
+            took = time.monotonic() - begun
+            probes = self.since(begun)
+        finally:
+            self._wanted.clear()
         if refused := [probe.code for probe in probes if probe.code != 200]:
             raise AssertionError(f"{refused} instead of 200 at /livez")
         waits = [(min(probe.computed, probe.ended - probe.begun), probe.ended - probe.begun) for probe in probes]
@@ -256,6 +262,7 @@ class Prober:
 
     def stop(self) -> None:
         self._stopping.set()
+        self._wanted.set()
         self._thread.join(PATIENCE + 5)
         self._wire.close()
 

@@ -149,8 +149,9 @@ async def world(
     guard: guard_module.GuardOptions | None = None,
     audit: apiserver.AuditOptions | None = None,
     balancers: str = "none",
+    shared: bool = False,
 ) -> AsyncIterator[World]:
-    """A served world in `directory`; an existing one is resumed."""
+    """A served world in `directory`; an existing one is resumed. `shared` if others have the same store."""
     clock = clock or MovableClock()
     place = layout.Layout.at(directory)
     place.root.mkdir(exist_ok=True, mode=0o700)
@@ -165,7 +166,7 @@ async def world(
         audit=audit,
         proxy_protocol_from=balancers,
     )
-    server = await apiserver.open_server(options, clock, store)
+    server = await apiserver.open_server(options, clock, store, shared=shared)
     await server.start()
     made = World(server, place, clock)
     await made.ensure_service_account("default")

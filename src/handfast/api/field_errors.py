@@ -30,11 +30,9 @@ PERCENT_TEXT = (
     "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', regex used for "
     "validation is '[0-9]+%')"
 )
-_PORT_NAME = re.compile(r"(?=.{1,15}\Z)(?=.*[a-z])[a-z0-9]+(-[a-z0-9]+)*\Z")
-PORT_NAME_TEXT = (
-    "must be an IANA service name: at most 15 lower case alphanumeric characters or '-', with at least one letter and "
-    "no '-' at either end or twice in a row"
-)
+_PORT_NAME_LENGTH = 15
+_PORT_NAME = re.compile(r"[-a-z0-9]+\Z")
+_LETTER = re.compile(r"[a-z]")
 
 
 def required(field: str, detail: str = "") -> status.Cause:
@@ -138,8 +136,16 @@ def port_number(field: str, value: Any) -> Causes:
 
 
 def port_name(field: str, value: str) -> Causes:
-    if _PORT_NAME.match(value) is None:
-        yield invalid(field, value, PORT_NAME_TEXT)
+    """An IANA service name: everything that is wrong with it, one by one."""
+    for is_wrong, detail in (
+        (len(value.encode()) > _PORT_NAME_LENGTH, f"must be no more than {_PORT_NAME_LENGTH} characters"),
+        (_PORT_NAME.match(value) is None, "must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)"),
+        (_LETTER.search(value) is None, "must contain at least one letter (a-z)"),
+        ("--" in value, "must not contain consecutive hyphens"),
+        (value.startswith("-") or value.endswith("-"), "must not begin or end with a hyphen"),
+    ):
+        if is_wrong:
+            yield invalid(field, value, detail)
 
 
 def address(value: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:

@@ -186,6 +186,7 @@ _MORE: Mapping[tuple[str, str], Mapping[str, Any]] = {
     ("", "nodes"): {"status": True, "selectable": {"spec.unschedulable": "spec.unschedulable?false"}},
     ("", "pods"): {
         "status": True,
+        "generation": True,
         "selectable": _PODS,
         "subresources": (
             Subresource(name="binding", kind="Binding", verbs=_CREATE, body_bytes=SMALL_BODY),

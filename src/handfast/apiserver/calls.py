@@ -81,8 +81,8 @@ class Call(msgspec.Struct):
         # Whoever acts as others pays for it.
         return await self.aside.run((self.impersonator or self.user).name, do, *arguments)
 
-    async def work_with(self, weight: int, do: Callable[..., T], *arguments: Any) -> T:
-        """The same, where something beside the document has so many bytes that must be read."""
-        if self.aside is None or (weight <= bounds.LIGHT_BYTES and not self.is_heavy):
+    async def work_with(self, weight: Callable[[], float], do: Callable[..., T], *arguments: Any) -> T:
+        """The same, where something beside the document weighs as much as reading so many bytes. Of a heavy document it is not asked."""
+        if self.aside is None or (not self.is_heavy and weight() <= bounds.LIGHT_BYTES):
             return do(*arguments)
         return await self.aside.run((self.impersonator or self.user).name, do, *arguments)

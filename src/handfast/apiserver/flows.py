@@ -17,6 +17,8 @@ are in `limits`; connections have their own (`serving.gate`). `rules.flow` says 
 8. What it *adds* to the store has another budget, which fills again slowly. It is counted by token, for all joins
    together, by node, and apart for a node's certificates.
 9. What is more than a budget ever holds is refused with 413, since it would be 429 for ever.
+10. Servers of one store share every budget: each has the part that `peers` tells. Whoever asks all of them gets no more than
+    whoever asks one, and one request for each server.
 
 Users and service accounts have no budget in bytes: whoever may create objects may fill the store by right.
 
@@ -30,6 +32,7 @@ Users and service accounts have no budget in bytes: whoever may create objects m
 | many machines | several stolen tokens | the same together | 8: the ceiling of all joins | test_all_tokens_together_have_a_ceiling |
 | a node, taken over | its certificate | fill the store with Events | 8 | test_a_node_cannot_fill_the_store |
 | … | … | write much with little: short patches of a long object, or `copy` in a JSON patch | 7, 8 count what is stored | test_what_is_written_counts_where_it_is_more_than_the_body |
+| a machine | a bootstrap token, several servers | a budget from each of them | 10 | test_servers_share_every_budget |
 | a Pod, taken over | a service account's token | starve the Pods of that account elsewhere | 3 | test_service_accounts_are_counted_by_source |
 """
 
@@ -156,6 +159,19 @@ class Flows:
         self._joins_sent = buckets_module.Buckets(limits.joins_sent_bytes_per_second, limits.joins_sent_bytes_burst)
         self._token_added = buckets_module.Buckets(limits.token_added_bytes_per_second, limits.token_added_bytes_burst)
         self._joins_added = buckets_module.Buckets(limits.joins_added_bytes_per_second, limits.joins_added_bytes_burst)
+
+        self._shared = (
+            *(self._strangers, self._failures, self._probes, self._joins),
+            *(*self._by_name.values(), *self._by_source.values()),
+            *(self._node_sent, self._node_added, self._renewal_sent, self._renewal_added),
+            *(self._join_sent, self._joins_sent, self._token_added, self._joins_added),
+        )
+
+    def share(self, servers: int) -> None:
+        """So many servers count by these budgets together."""
+        # 10. each has its share
+        for each in self._shared:
+            each.share(servers)
 
     def wait_of_stranger(self, source: str, target: str, now: float) -> float:
         """Count a request without any credential; `target` is its path, perhaps with a query."""

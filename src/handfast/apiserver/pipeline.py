@@ -22,7 +22,9 @@
 A name with a dot is a module of a sub-room: `access.authn` is `access/authn.py`. `listener` and `connection` are the door,
 in front of this room. From 6 on, `verbs.resources` leads the way. 8 to 13 are for writes only: `verbs.writes` has them step by
 step under the same names, with what each refuses with.
-HTTP older than 1.0 is refused between 1 and 2, so that it counts for the rate of its source.
+HTTP older than 1.0 is refused between 1 and 2, so that it counts for the rate of its source. There, too, a server that shares
+its store waits until its copy has all that was acknowledged elsewhere: whatever was revoked, at whichever server, counts for
+the next request at every one. Health is told without: a probe must not fail for want of a store.
 
 A caller who waited is judged again (`access.standing`): 2, 3 and 5 are repeated when the body has arrived, in 7, and in 12.
 Every error becomes a Status here, by one mapping (`status.from_error`), and nowhere else. All of it is timed step by step, and
@@ -35,7 +37,7 @@ import asyncio
 import itertools
 import math
 import secrets
-from collections.abc import Awaitable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import cast
 
 import aiohttp
@@ -50,7 +52,7 @@ from handfast.apiserver import nonresources as nonresources_module
 from handfast.apiserver.access import authn, authz, bootstrap_presence, impersonation
 from handfast.apiserver.access import standing as standing_module
 from handfast.apiserver.verbs import resources as resources_module
-from handfast.rules import access
+from handfast.rules import access, flow
 from handfast.rules.machines import bootstrapper
 from handfast.runtime import clock as clocks
 from handfast.runtime import loop_time
@@ -83,6 +85,8 @@ class Pipeline:
         limits: limits_module.Limits,
         clock: clocks.Clock,
     ) -> None:
+        # Waits for what other servers have written; None where there are none.
+        self.fresh: Callable[[], Awaitable[None]] | None = None
         self._authenticator = authenticator
         self._authorizers = authorizers
         self._standing = standing
@@ -93,6 +97,7 @@ class Pipeline:
         self._limits = limits
         self._clock = clock
         self._flows = flows.Flows(limits)
+        self.share = self._flows.share
         self.presence = bootstrap_presence.BootstrapPresence()
         self._ids = itertools.count(1)
         self._boot = secrets.token_hex(4)
@@ -154,6 +159,9 @@ class Pipeline:
         # HTTP older than 1.0: behind 1, so that it counts for the rate of its source
         if http.version < aiohttp.HttpVersion10:
             raise status.bad_request("HTTP/1.0 or HTTP/1.1 is wanted")
+        # Judged by what other servers know, too
+        if self.fresh is not None and flow.of_path(flow.ANONYMOUS, http.raw_path) != flow.HEALTH:
+            await self.fresh()
         # 2 authenticate
         self._authenticate(call, connection, authorization)
         # 3 impersonate

@@ -7,6 +7,7 @@ Files that change while it runs are taken up within seconds, without a connectio
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import importlib.metadata
 import math
@@ -19,8 +20,9 @@ from typing import Any
 import structlog
 
 from handfast import errors
-from handfast.api import handfast_kinds, kinds
+from handfast.api import handfast_kinds, kinds, objects
 from handfast.apiserver import (
+    announcement,
     audit,
     audit_log,
     computed,
@@ -29,11 +31,12 @@ from handfast.apiserver import (
     loop_holds,
     nonresources,
     openapi_pages,
+    peers,
     pipeline,
 )
 from handfast.apiserver import limits as limits_module
 from handfast.apiserver.access import bonds, bootstrap_presence
-from handfast.apiserver.state import compaction, envelope, replica, storage
+from handfast.apiserver.state import compaction, envelope, lineage, replica, storage
 from handfast.apiserver.verbs import (
     actions,
     definitions,
@@ -47,6 +50,7 @@ from handfast.apiserver.verbs import (
     writes,
 )
 from handfast.assembly import guard as guard_module
+from handfast.assembly import stores
 from handfast.datadir import layout, renewal, served_files
 from handfast.pki import seal
 from handfast.rules import networks
@@ -54,10 +58,11 @@ from handfast.runtime import addresses, aside, collector, descriptors, files, lo
 from handfast.runtime import clock as clocks
 from handfast.serving import listener
 from handfast.store import protocol
-from handfast.store.sqlite import engine, space
+from handfast.store.sqlite import space
 from handfast.telemetry import health as health_module
 from handfast.telemetry import metrics as metrics_module
 from handfast.telemetry import proxy_refusals, rotating
+from handfast.wire import etcd_access
 
 _log = structlog.get_logger("handfast.apiserver")
 # Seconds that requests in flight get to end when the server stops; the supervisor allows nine altogether.
@@ -87,6 +92,7 @@ class ApiServerOptions:
     listen_fd: int | None = None
     advertise: tuple[str, ...] = ()
     store: str = ""
+    etcd: etcd_access.Access | None = None
     limits: limits_module.Limits = field(default_factory=limits_module.Limits)
     guard: guard_module.GuardOptions = field(default_factory=guard_module.GuardOptions)
     audit: AuditOptions | None = None
@@ -107,6 +113,7 @@ class ApiServer:
         sock: socket.socket,
         options: ApiServerOptions,
         clock: clocks.Clock,
+        shared: bool = False,
     ) -> None:
         limits = options.limits
         sealer = seal.Sealer.from_text(files.read_private(place.encryption_key, limit=_FILE_BYTES).decode())
@@ -119,8 +126,14 @@ class ApiServer:
         self._advertise = options.advertise
         self._group = tasks.Group("apiserver")
         self._stopping = False
-        self.replica = replica.Replica(store, envelopes)
+        self._place = place
+        # Whether other servers serve the same store; then they are known from `start` on.
+        self._shared = shared
+        self.peers: peers.Peers | None = None
+        self.lineage = lineage.Lineage(store, place.store_seen, sealer)
+        self.replica = replica.Replica(store, envelopes, shared=shared)
         self.storage = storage.Storage(store, envelopes, self.replica)
+        self.announcer = announcement.Announcer(store, self.storage, clock, facts=self._announced)
         self.table = kinds.Table((*kinds.builtin(), *handfast_kinds.rows()))
         self.discovery = discovery.Discovery(self.table)
         self.hub = watch.Hub(self.replica, clock, limits.watch_buffer_bytes, limits.write_seconds)
@@ -139,17 +152,14 @@ class ApiServer:
             count=lambda name, outcome: self.metrics.webhooks.labels(name, outcome).inc(),
         )
         self._aside = self.guard.aside
-        # Whoever watches with a certificate of a CA that is gone, or was revoked, must not go on watching.
-        self.guard.authenticator.changed.append(self.hub.end_all)
-        judges = self.guard.authenticator
-        judges.bootstrap_cas_changed.append(lambda: self.hub.judge(judges.require_no_bootstrap_credential))
-        self.guard.revocations.changed.append(lambda: self.hub.judge(self.guard.require_not_denied))
+        self._end_watches_of_refused()
         self.bonds = bonds.Bonds(self.replica, self.hub.end_bound_to)
         self.metrics = metrics_module.ApiServerMetrics()
         self.audit = _audit_log(options.audit, clock)
         self.holds = loop_holds.LoopHolds(self.metrics, clock)
         self.health = self._checks()
         self.pipeline = self._pipeline(limits)
+        self.pipeline.fresh = self.replica.fresh if shared else None
         named = proxied.Proxied(networks.Networks.parse(options.proxy_protocol_from))
         self.listener = listener.Listener(
             sock, context, self.pipeline.handle, pipeline.protocol_error, limits, clock, named
@@ -157,12 +167,20 @@ class ApiServer:
         self.address: tuple[str, int] = sock.getsockname()[:2]
         self._gauges()
 
+    def _end_watches_of_refused(self) -> None:
+        """Whoever watches with a certificate of a CA that is gone, or was revoked, must not go on watching."""
+        judges = self.guard.authenticator
+        judges.changed.append(self.hub.end_all)
+        judges.bootstrap_cas_changed.append(lambda: self.hub.judge(judges.require_no_bootstrap_credential))
+        self.guard.revocations.changed.append(lambda: self.hub.judge(self.guard.require_not_denied))
+
     def _admit_cas(self, pem: str) -> None:
         self.listener.trust(pem)
 
     def _pipeline(self, limits: limits_module.Limits) -> pipeline.Pipeline:
         guard, clock = self.guard, self._clock
-        reader = reads.Reader(self.storage, clock, limits.write_seconds)
+        # Where the store is shared, the pipeline has waited before it judged the caller: once is enough for a read.
+        reader = reads.Reader(self.storage, clock, limits.write_seconds, _nothing if self._shared else None)
         writer = writes.Writer(self.storage, clock, guard.admitter, guard.authorizers, guard.standing)
         deleter = deletes.Deleter(self.storage, clock, guard.admitter, guard.standing)
         verbs = resources.Verbs(
@@ -246,18 +264,11 @@ class ApiServer:
             {kind: functools.partial(self._bootstrap_watches, kind) for kind in bootstrap_presence.KINDS},
         )
 
-    def _gauges(self) -> None:
-        self._bootstrap_gauges()
-        self.metrics.gauge("apiserver_current_connections", "Open connections.", lambda: self.listener.connections)
-        self.metrics.gauge("apiserver_longrunning_requests", "Open watches.", lambda: len(self.hub))
-        self.metrics.gauge("handfast_watchers_dropped", "Watchers dropped for being slow.", lambda: self.hub.dropped)
-        self.metrics.gauge(
-            "handfast_connections_refused", "Connections over the limits.", lambda: self.listener.refused
-        )
+    def _store_gauges(self) -> None:
         self.metrics.gauge(
             "handfast_store_free_bytes",
-            "Free space of the store's file system.",
-            lambda: self._store.room().free_bytes,
+            "Free space of the store's file system, where the store tells it.",
+            lambda: math.nan if (free := self._store.room().free_bytes) is None else free,
         )
         self.metrics.gauge(
             "handfast_store_reserve_bytes",
@@ -274,6 +285,30 @@ class ApiServer:
             "Writes refused because the disk is full.",
             lambda: self._store.room().refused,
         )
+        self.metrics.counter(
+            "handfast_store_writes_uncertain",
+            "Writes whose answer the store did not give; each was read again.",
+            lambda: self.storage.uncertain,
+        )
+        self.metrics.counter(
+            "handfast_store_writes_unknown",
+            "Writes answered with 504: whether they were done is not known.",
+            lambda: self.storage.unknown,
+        )
+
+    def _servers(self) -> float:
+        return 1 if self.peers is None else self.peers.count
+
+    def _gauges(self) -> None:
+        self._bootstrap_gauges()
+        self.metrics.gauge("handfast_apiservers", "API servers that share this store's budgets.", self._servers)
+        self._store_gauges()
+        self.metrics.gauge("apiserver_current_connections", "Open connections.", lambda: self.listener.connections)
+        self.metrics.gauge("apiserver_longrunning_requests", "Open watches.", lambda: len(self.hub))
+        self.metrics.gauge("handfast_watchers_dropped", "Watchers dropped for being slow.", lambda: self.hub.dropped)
+        self.metrics.gauge(
+            "handfast_connections_refused", "Connections over the limits.", lambda: self.listener.refused
+        )
         unread = self.listener.unread
         self.metrics.gauge("handfast_unread_answer_bytes", "Held for answers not read yet.", unread.held)
         self.metrics.counter(
@@ -288,10 +323,30 @@ class ApiServer:
             "1 while the client-CA bundle in its ConfigMap cannot be read.",
             lambda: float(any(each.trouble for each in (self.guard.client_cas, self.guard.bootstrap_cas))),
         )
+        self._operation_gauges()
         self.metrics.gauge("handfast_resource_version", "The newest applied version.", lambda: self.replica.version)
+
+    def _operation_gauges(self) -> None:
+        self.metrics.gauge(
+            "handfast_store_form",
+            "The form in which values are stored by this server.",
+            lambda: self.announcer.form,
+        )
+        self.metrics.gauge(
+            "handfast_store_compacted_timestamp_seconds",
+            "When this server last compacted the store's history; 0: not yet.",
+            lambda: 0.0 if self.storage.compacted_at is None else self.storage.compacted_at.timestamp(),
+        )
+        self.metrics.gauge(
+            "handfast_store_backup_timestamp_seconds",
+            "When the store was last backed up from this data directory; 0: never.",
+            self._files.last_backup,
+        )
 
     async def start(self) -> None:
         """Load, make what a new cluster starts with, then accept."""
+        await self.announcer.require_known()
+        await self.lineage.begin()
         await self.replica.load()
         self.customs.load()
         self.guard.load()
@@ -300,14 +355,42 @@ class ApiServer:
         self._group.start(self.hub.bookmarks(), name="bookmarks")
         self._group.start(self.customs.run(), name="customs")
         self._group.start(compaction.run(self.storage, self._clock), name="compaction")
+        self._group.start(self.lineage.keep(self._clock), name="lineage")
         # Endpoints cannot hold names. Kubernetes' validation forbids loopback addresses, but on one machine that is the truth.
         hosts = addresses.ip_hosts((*self._advertise, self.address[0]))
-        await first_objects.ensure(self.storage, self._clock, hosts, self.address[1])
+        server = first_objects.Server(tuple(hosts), self.address[1])
+        if self._shared:
+            await self._join_peers(server)
+        else:
+            await first_objects.ensure(self.storage, self._clock, [server])
+            await self.announcer.try_to()
+            self._group.start(self.announcer.keep(), name="announcement")
         await self.guard.ensure()
         self._group.start(self.guard.client_cas.run(), name="client-cas")
         self._group.start(self.guard.token_use.run(), name="token-use")
         self._group.start(self._files.follow(self._consumers_of_files()), name="served-files")
         self.listener.start()
+
+    async def _join_peers(self, server: first_objects.Server) -> None:
+        """Be one of the servers of this store: make what a new cluster starts with, and take a share of budgets."""
+        place = str(self._place.root.resolve())
+        self.peers = peers.Peers(
+            self.storage, self._clock, place=place, server=server, on_count=self._share, announcer=self.announcer
+        )
+        self.peers.load()
+        await self.peers.publish()
+        await self.peers.begin()
+        await self.peers.publish()
+        self._group.start(self.peers.run(), name="peers")
+
+    def _share(self, servers: int) -> None:
+        self.pipeline.share(servers)
+        self.listener.share(servers)
+
+    def _announced(self) -> dict[str, str]:
+        compacted = self.storage.compacted_at
+        said = {announcement.UNCERTAIN: str(self.storage.uncertain)}
+        return said if compacted is None else said | {announcement.COMPACTED: objects.timestamp(compacted)}
 
     def _consumers_of_files(self) -> served_files.Consumers:
         return served_files.Consumers(
@@ -330,12 +413,22 @@ class ApiServer:
         self._stopping = True
         self.hub.close()
         await self.listener.stop(GRACE)
+        if self.peers is not None:
+            await self.peers.end()
+        with contextlib.suppress(errors.Unavailable, protocol.Mismatch):
+            await self.announcer.end()
         await self._group.stop(timeout=2.0)
         await self.guard.webhooks.close()
         self._aside.close()
         if self.audit is not None:
             await asyncio.to_thread(self.audit.writer.close)
+        with contextlib.suppress(errors.Unavailable):
+            await self.lineage.seen(await self._store.current_revision())
         await self._store.close()
+
+
+async def _nothing() -> None:
+    return None
 
 
 def _audit_log(wanted: AuditOptions | None, clock: clocks.Clock) -> audit_log.AuditLog | None:
@@ -354,19 +447,28 @@ def _socket(options: ApiServerOptions) -> socket.socket:
 
 
 async def open_server(
-    options: ApiServerOptions, clock: clocks.Clock, store: protocol.Store | None = None, *, reserve: int = 0
+    options: ApiServerOptions,
+    clock: clocks.Clock,
+    store: protocol.Store | None = None,
+    *,
+    reserve: int = 0,
+    shared: bool = False,
 ) -> ApiServer:
-    """A server that is not serving yet. `store` replaces the one the options name; `reserve` is kept for removals."""
+    """A server that is not serving yet. `store` replaces the one the options name; `reserve` is kept for removals.
+
+    `shared` says that other servers have the same store; one that is not a file may have others at any time.
+    """
     place = layout.Layout(pathlib.Path(options.directory))
     if store is None:
-        path = options.store or str(place.store("store.db"))
-        store = await engine.open_store(path, reserve=reserve, clock=clock)
+        named = options.store or stores.named(place, "store.db")
+        store = await stores.opened(named, options.etcd, reserve=reserve, clock=clock)
     return ApiServer(
         place=place,
         store=store,
         sock=_socket(options),
         options=options,
         clock=clock,
+        shared=shared or "://" in options.store,
     )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import datetime
 import difflib
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -20,6 +21,7 @@ from handfast.assembly import mesh_settings, setting_rows, setting_values
 from handfast.rules import decision, networks
 from handfast.rules.machines import join_window
 from handfast.runtime import addresses
+from handfast.store.etcd import place as places
 
 API_VERSION: Final = "handfast.dev/v1alpha1"
 KIND: Final = "Configuration"
@@ -41,6 +43,11 @@ class Configuration:
     listen: addresses.Address
     advertise: tuple[addresses.Address, ...]
     store: str
+    etcd_ca_file: str | None
+    etcd_cert_file: str | None
+    etcd_key_file: str | None
+    etcd_username: str | None
+    etcd_password_file: str | None
     admin_listen: addresses.Address
     controllers: tuple[str, ...]
     mesh: bool
@@ -137,6 +144,27 @@ def _signing() -> Iterator[setting_rows.Setting]:
         )
 
 
+def _etcd() -> Iterator[setting_rows.Setting]:
+    """How an etcd is reached, where the store is in one."""
+    allowed = "a path; in the configuration file, relative to the data directory"
+    for word, about in (
+        ("Ca", "the CA of etcd's certificates; without it, etcd is called in plaintext, on this machine only"),
+        ("Cert", "the certificate that etcd is shown"),
+        ("Key", "the key of that certificate"),
+    ):
+        yield setting_rows.Setting(f"etcd{word}File", setting_values.file, None, allowed, about)
+    yield setting_rows.Setting(
+        "etcdUsername", setting_values.word, None, "the name of a user of etcd's", "whom to log in to etcd as"
+    )
+    yield setting_rows.Setting(
+        "etcdPasswordFile",
+        setting_values.file,
+        None,
+        allowed,
+        "the file with that user's password, which only its owner may read",
+    )
+
+
 SETTINGS: Final = (
     setting_rows.Setting(
         "listen",
@@ -156,9 +184,10 @@ SETTINGS: Final = (
         "store",
         setting_values.store,
         "store.db",
-        "a path, relative to the data directory",
+        f"a path, relative to the data directory, or a place in an etcd, as in {places.EXAMPLE}",
         "where the objects are kept",
     ),
+    *_etcd(),
     setting_rows.Setting(
         "adminListen",
         setting_values.address,
@@ -316,6 +345,9 @@ MACHINE_CONFIG: Final = tuple(row.key for row in SETTINGS if row.key.startswith(
 # What the controllers that sign are told, and those of it that are files.
 SIGNING: Final = tuple(row.key for row in SETTINGS if row.key.startswith("clusterSigning"))
 SIGNING_FILES: Final = tuple(key for key in SIGNING if key.endswith("File"))
+# How an etcd is reached, and those of it that are files.
+ETCD: Final = tuple(row.key for row in SETTINGS if row.key.startswith("etcd"))
+ETCD_FILES: Final = tuple(key for key in ETCD if key.endswith("File"))
 # What `up` has as defaults of its own: a control plane that is started whole is there to be joined.
 UP_DEFAULTS: Final[Mapping[str, Any]] = {
     "enableBootstrapTokenAuth": True,
@@ -398,7 +430,8 @@ def as_flags(values: Mapping[str, Any], keys: Sequence[str]) -> list[str]:
 
 def _shown(value: Any) -> str:
     text = value if isinstance(value, str) else repr(value)
-    return f'"{text[:120]}"'
+    # A login in a URL is no less secret for being in the wrong place.
+    return f'"{re.sub(r"//[^/]*@", "//…@", text)[:120]}"'
 
 
 def parse(data: bytes, file: str) -> dict[str, Any]:

@@ -36,6 +36,7 @@ from handfast.apiserver.admission import (
     namespace_lifecycle,
     node_restriction,
     plugin,
+    pod_scheduling,
     policies,
     quotas,
     rbac,
@@ -73,12 +74,14 @@ class GuardOptions:
     node_recovery_window: datetime.timedelta = datetime.timedelta()
 
 
-def mutating(authors: policies.Authors) -> tuple[plugin.Row, ...]:
+def mutating(authors: policies.Authors, priorities: pod_scheduling.Priorities) -> tuple[plugin.Row, ...]:
     """Admission plugins that are asked before mutating webhooks, and again when one of those changed something."""
     return (
         namespace_lifecycle.ROW,
         limit_ranges.DEFAULTS,
         service_account.ROW,
+        priorities.pods,
+        pod_scheduling.TOLERATIONS,
         runtime_class.ROW,
         node_restriction.ROW,
         authors.type_row,
@@ -90,11 +93,13 @@ def validating(
     store: storage.Storage,
     revoked: revocations.Revocations,
     authors: policies.Authors,
+    priorities: pod_scheduling.Priorities,
 ) -> tuple[plugin.Row, ...]:
     """Admission plugins that are asked when nothing changes the object any more."""
     return (
         authors.params_row,
         limit_ranges.BOUNDS,
+        priorities.classes,
         *certificates.ROWS,
         client_ca.ROW,
         ledger.ROW,
@@ -197,9 +202,11 @@ class Guard:
         )
 
     def _admission(self, context: plugin.Context) -> station.Admitter:
+        priorities = pod_scheduling.Priorities()
+        validating_rows = validating(self.policy.policy, self._storage, self.revocations, self._authors, priorities)
         return station.Admitter(
-            plugin.Chain(mutating(self._authors), context),
-            plugin.Chain(validating(self.policy.policy, self._storage, self.revocations, self._authors), context),
+            plugin.Chain(mutating(self._authors, priorities), context),
+            plugin.Chain(validating_rows, context),
             self.webhooks,
             self.admission_policies,
             self.mutating_policies,

@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
 from handfast.apiserver import limits
-from handfast.assembly import apiserver, config, guard
+from handfast.assembly import apiserver, config, guard, stores
 from handfast.client import api, connection, transport
 from handfast.datadir import layout
 from handfast.runtime import addresses
@@ -67,7 +67,8 @@ def _options(place: layout.Layout, chosen: config.Configuration) -> apiserver.Ap
         directory=str(place.root),
         listen=(_LOOPBACK, 0),
         advertise=tuple(str(address) for address in chosen.advertise),
-        store=str(place.store(chosen.store)),
+        store=stores.named(place, chosen.store),
+        etcd=stores.access(chosen),
         limits=limits.Limits(),
         guard=guard.GuardOptions(anonymous_from="none", issuer=chosen.service_account_issuer),
         audit=None if path in {"none", "-"} else audit,

@@ -2,23 +2,31 @@
 """What `up` runs beside the API server and the controllers, where it is wanted: a row each. It starts nothing.
 
 1. A part is ready when it lives. What it needs may take its time, and stops nobody else.
-2. The machine-config server shares its port, which stays across its restarts. The services of the mesh bind theirs themselves, since
+2. Only the mesh as a whole is waited for, since whoever reads that Handfast is ready expects that a Pod gets its proxy. After half a minute
+   it is told who is not ready, and everything goes on.
+3. The machine-config server shares its port, which stays across its restarts. The services of the mesh bind theirs themselves, since
    gRPC takes no socket that is bound.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from handfast.assembly import ports as ports_module
 from handfast.datadir import layout
 from handfast.rules.mesh import control_plane
 from handfast.runtime import addresses, children, supervisor, watchdog
+from handfast.runtime import clock as clocks
 
 _LOCAL = "127.0.0.1"
+# Half of what the supervisor gives a role to be ready in.
+_PATIENCE: Final = 30.0
+_NOT_READY: Final = "the mesh is not ready, and Pods that are made now may get no proxy; see `handfast mesh check`"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +65,7 @@ class Part:
 def fleet(ports: ports_module.Ports, shared: Shared, words: Sequence[str]) -> Part:
     """The machine-config server."""
     listen, admin = ports.take("machineConfigListen"), ports.take("machineConfigAdminListen")
-    # 2. its port is shared
+    # 3. its port is shared
     number = listen.sock.fileno()
     own = ("--listen-fd", str(number), *listen.words, *admin.words, *words)
     return Part(
@@ -77,9 +85,37 @@ _MESH: Mapping[str, tuple[Mapping[str, str], str]] = {
 }
 
 
-def mesh(ports: ports_module.Ports, shared: Shared) -> tuple[Part, ...]:
-    """The services of the mesh."""
-    return tuple(_service(name, ports, shared) for name in _MESH)
+def mesh(ports: ports_module.Ports, shared: Shared, tell: Callable[..., None]) -> tuple[Part, ...]:
+    """The services of the mesh; the last to start waits for all of them."""
+    services = [_service(name, ports, shared) for name in _MESH]
+    *others, last = services
+    whole = Whole(services, tell)
+    return (*others, dataclasses.replace(last, role=dataclasses.replace(last.role, ready=whole)))
+
+
+@dataclass(slots=True)
+class Whole:
+    """Asks whether the last of these parts lives, and then, for so long, whether all of them do their work (2)."""
+
+    parts: Sequence[Part]
+    tell: Callable[..., None]
+    clock: clocks.Clock = field(default_factory=clocks.SystemClock)
+    _until: float | None = None
+
+    async def __call__(self) -> bool:
+        if not await supervisor.answers(self.parts[-1].admin, "/livez", None):
+            return False
+        waiting = [part.role.name for part in self.parts if not await _works(part)]
+        now = self.clock.monotonic()
+        if self._until is None:
+            self._until = now + _PATIENCE
+        if not waiting:
+            return True
+        if now < self._until:
+            return False
+        # 2. told, and everything goes on
+        self.tell("warning", _NOT_READY, services=", ".join(waiting))
+        return True
 
 
 def _service(name: str, ports: ports_module.Ports, shared: Shared) -> Part:
@@ -122,6 +158,10 @@ def installation(part: Part) -> list[str]:
 async def are_ready(parts: Sequence[Part]) -> bool:
     """Whether each of them does its work."""
     for part in parts:
-        if not await supervisor.answers(part.admin, "/readyz", None):
+        if not await _works(part):
             return False
     return True
+
+
+async def _works(part: Part) -> bool:
+    return await supervisor.answers(part.admin, "/readyz", None)

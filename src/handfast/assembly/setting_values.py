@@ -19,6 +19,7 @@ from handfast.controllers import names as controller_names
 from handfast.rules import networks
 from handfast.rules.machines import join_window
 from handfast.runtime import addresses as address_module
+from handfast.store.etcd import place as places
 
 LEVELS: Final = ("debug", "info", "warning", "error")
 # As long as the issuance ledger is usually kept after its certificates have expired: what is forgotten is not on record.
@@ -66,14 +67,16 @@ def texts(value: Any) -> tuple[str, ...]:
 
 
 def store(value: Any) -> str:
-    """A path, alone or as `sqlite:PATH`; what follows is the path, relative to the data directory."""
+    """A path, alone or as `sqlite:PATH`, relative to the data directory; or the URL of a place in an etcd."""
     if not isinstance(value, str) or not value:
         raise ValueError("is not text")
     scheme, colon, rest = value.partition(":")
     if not colon:
         return value
+    if scheme == "etcd":
+        return str(places.parse(value))
     if scheme != "sqlite":
-        raise ValueError(f"has the scheme {scheme!r}, which this version does not have")
+        raise ValueError(f"has the scheme {scheme!r}; there are sqlite and etcd, as in {places.EXAMPLE}")
     place = rest.removeprefix("//")
     if not place:
         raise ValueError("has no path")
@@ -150,6 +153,15 @@ def path(value: Any) -> str:
 def file(value: Any) -> str | None:
     """A file that need not be named."""
     return None if value is None else path(value)
+
+
+def word(value: Any) -> str | None:
+    """A text that need not be given."""
+    if value is None:
+        return None
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError("is not text")
+    return value
 
 
 def lifetime(value: Any) -> datetime.timedelta:

@@ -290,7 +290,7 @@ async def run(
         level = ("--log-level", chosen.log_level)
         shared = parts_module.Shared(place=place, level=level, descriptors=(lock.descriptor,))
         fleet = [parts_module.fleet(ports, shared, role_flags.machine_config)] if chosen.machines else []
-        services = parts_module.mesh(ports, shared) if chosen.mesh else ()
+        services = parts_module.mesh(ports, shared, console.event) if chosen.mesh else ()
         parts = [*fleet, *services]
         running_at = endpoints.Endpoints(
             apiserver=api.url("https"),

@@ -167,6 +167,21 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     "ca": ("handfast ca show", "handfast ca rotate"),
     "ca show": ("handfast ca show", "handfast ca show --dir /var/lib/handfast -o json"),
     "ca rotate": ("handfast ca rotate", "handfast ca rotate --all", "handfast ca rotate --service-account-key"),
+    "store": ("handfast store status", "handfast store backup plane.backup"),
+    "store backup": (
+        "handfast store backup plane.backup",
+        "handfast store backup - --dir /var/lib/handfast | gzip > plane.backup.gz",
+    ),
+    "store restore": (
+        "handfast store restore plane.backup",
+        "handfast store restore plane.backup --dir /var/lib/handfast -o json",
+    ),
+    "store copy": (
+        "handfast store copy handfast-data/store.db new.db",
+        "handfast store copy handfast-data/store.db etcd://127.0.0.1:2379/handfast",
+    ),
+    "store verify": ("handfast store verify", "handfast store verify plane.backup --ledger"),
+    "store status": ("handfast store status", "handfast store status -o json"),
     "ledger": ("handfast ledger list --since 24h", "handfast ledger verify"),
     "ledger list": (
         "handfast ledger list --since 24h",

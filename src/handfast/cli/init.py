@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from handfast.client import api, introduction
     from handfast.runtime import clock as clocks
 
-_SETTINGS: Final = ("listen", "advertise", "store", "machines", "machineConfigListen")
+_SETTINGS: Final = ("listen", "advertise", "store", *config.ETCD, "machines", "machineConfigListen")
 # Seconds that a first start waits for an API server that was ready a moment ago.
 _PATIENCE: Final = 30.0
 

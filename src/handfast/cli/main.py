@@ -28,6 +28,7 @@ COMMANDS: Final = {
     "machine": ("handfast.cli.machine", "Know machines, let them in, and see how far each has come."),
     "mesh": ("handfast.cli.mesh", "Give workloads an identity that their peers verify."),
     "ca": ("handfast.cli.ca", "Show or replace the CA and the key of service account tokens."),
+    "store": ("handfast.cli.store", "Back up, restore, move, verify and describe the store."),
     "ledger": ("handfast.cli.ledger", "List, show and verify the certificates that were issued."),
     "csr": ("handfast.cli.csr", "List, approve, deny and explain certificate requests."),
     "join": ("handfast.cli.join", "Make this machine a node of a cluster."),

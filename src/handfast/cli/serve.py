@@ -102,7 +102,7 @@ def apiserver_command(
             # From here on it is the server's to close.
             listen_fd = sock.detach()
         from handfast.apiserver import limits
-        from handfast.assembly import apiserver, guard
+        from handfast.assembly import apiserver, guard, stores
         from handfast.cli import foreground
 
         options = apiserver.ApiServerOptions(
@@ -110,7 +110,8 @@ def apiserver_command(
             listen=None,
             listen_fd=listen_fd,
             advertise=tuple(str(one) for one in chosen.advertise),
-            store=str(place.store(chosen.store)),
+            store=stores.named(place, chosen.store),
+            etcd=stores.access(chosen),
             limits=limits.Limits(lifted=chosen.unsafe_lift_limits),
             guard=guard.GuardOptions(
                 bootstrap_tokens=chosen.enable_bootstrap_token_auth,

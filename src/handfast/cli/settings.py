@@ -24,7 +24,9 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 _METAVARS = {
     "listen": "HOST:PORT",
     "advertise": "HOST:PORT",
-    "store": "PATH",
+    "store": "PATH|URL",
+    **dict.fromkeys(config.ETCD_FILES, "PATH"),
+    "etcdUsername": "NAME",
     "adminListen": "HOST:PORT",
     **dict.fromkeys(mesh_settings.KEYS, "HOST:PORT"),
     "mesh": None,
@@ -54,6 +56,7 @@ _METAVARS = {
 }
 # Settings of the API server alone.
 APISERVER = (
+    *config.ETCD,
     "enableBootstrapTokenAuth",
     "anonymousFrom",
     "proxyProtocolFrom",
@@ -134,9 +137,9 @@ def load(
 
 
 def _absolute(resolved: config.Resolved, place: layout.Layout, file: str) -> config.Resolved:
-    """Makes the paths of signing files absolute: those of the configuration file are in the directory, others are here."""
+    """Makes the paths of files absolute: those of the configuration file are in the directory, others are here."""
     paths: dict[str, Any] = {}
-    for key in config.SIGNING_FILES:
+    for key in (*config.SIGNING_FILES, *config.ETCD_FILES):
         if (value := resolved.values[key]) is not None:
             inside = resolved.origins[key] == f"{file}: {key}"
             paths[key] = str((place.root if inside else pathlib.Path.cwd()) / value)

@@ -22,7 +22,7 @@ from typing import Any, Final
 import click
 
 from handfast import errors
-from handfast.assembly import config, mesh_settings, up
+from handfast.assembly import config, mesh_settings, stores, up
 from handfast.cli import init_machines, invocation, output, settings, signing_flags, token_input
 from handfast.datadir import endpoints, layout
 from handfast.runtime import clock as clocks
@@ -244,6 +244,7 @@ def command(directory: str, config_file: str | None, form: str, **flags: Any) ->
     config.require_own_way_in(settled)
     if settled.mesh:
         extra.require()
+    stores.require(settled)
     signing_flags.require_pairs(settled)
     with files.otherwise(layout.ELSEWHERE):
         files.create_directory(place.root)

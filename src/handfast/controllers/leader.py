@@ -27,10 +27,14 @@ _log = structlog.get_logger("handfast.leader")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """How long a lease lasts without renewal, when its holder must give up, how often it tries; in seconds."""
+    """How long a lease lasts without renewal, when its holder must give up, how often it tries; in seconds.
 
-    duration: int = 15
-    renew: float = 10.0
+    Whoever waits sees the last renewal up to one try late, and the end of the lease up to another: it takes over after 11 to
+    15 seconds at most.
+    """
+
+    duration: int = 11
+    renew: float = 8.0
     retry: float = 2.0
 
 

@@ -114,12 +114,22 @@ class Layout:
         return self.root / "machines"
 
     @property
+    def last_backup(self) -> pathlib.Path:
+        """When the store was last backed up from here."""
+        return self.root / "last-backup.json"
+
+    @property
     def encryption_key(self) -> pathlib.Path:
         return self.root / "encryption.key"
 
     @property
     def config(self) -> pathlib.Path:
         return self.root / "config.yaml"
+
+    @property
+    def store_seen(self) -> pathlib.Path:
+        """What the API server has seen of its store: which one it is, and how far it had come."""
+        return self.root / "store-seen.json"
 
     def store(self, path: str) -> pathlib.Path:
         """Where the configuration's `store` is: relative to the directory, unless it is absolute."""

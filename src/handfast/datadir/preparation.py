@@ -237,7 +237,18 @@ def _seal_key(work: own.Work, store: str) -> None:
     kept = work.place.store(store)
     if kept.exists():
         raise _missing(path, kept)
-    work.write(path, seal.generate_line(f"key-{work.now:%Y%m%d}").encode("ascii"), "created")
+    work.write(path, _new_seal_key(work.now), "created")
+
+
+def ensure_seal_key(place: layout.Layout, now: dt.datetime) -> None:
+    """Make the key that seals, where there is none: for a store that holds nothing sealed with another one."""
+    if not place.encryption_key.exists():
+        work = own.Work(place=place, now=now)
+        work.write(place.encryption_key, _new_seal_key(now), "created")
+
+
+def _new_seal_key(now: dt.datetime) -> bytes:
+    return seal.generate_line(f"key-{now:%Y%m%d}").encode("ascii")
 
 
 def _service_account_pair(work: own.Work) -> None:

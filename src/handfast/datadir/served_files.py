@@ -59,6 +59,13 @@ class ServedFiles:
         """The CA file."""
         return files.read(self._place.ca_certificate, limit=own_certificates.MAX_BYTES)
 
+    def last_backup(self) -> float:
+        """When a backup of the store was last taken from here, in seconds since 1970; 0 if never."""
+        try:
+            return self._place.last_backup.stat().st_mtime
+        except OSError:
+            return 0.0
+
     def server_context(self, client_cas: bytes) -> ssl.SSLContext:
         """The server's TLS to begin with."""
         self._require_files()

@@ -18,7 +18,7 @@ Only new Pods are judged: their containers never change. Whoever may write Limit
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Final
 
@@ -90,32 +90,32 @@ def _verdict(problems: Iterable[str]) -> decision.Deny | None:
 
 def _pod_problems(limit_range: Mapping[str, Any], pod: Mapping[str, Any]) -> Iterator[str]:
     spec = jsonpath.mapping(pod, "spec")
-    containers = (*jsonpath.mappings(spec, "containers"), *jsonpath.mappings(spec, "initContainers"))
+    containers = [
+        [pod_resources.amounts(jsonpath.mapping(container, "resources", key)) for key in ("requests", "limits")]
+        for container in (*jsonpath.mappings(spec, "containers"), *jsonpath.mappings(spec, "initContainers"))
+    ]
     for row in _rows(limit_range, "Container"):
-        for container in containers:
-            requests, limits = (
-                pod_resources.amounts(jsonpath.mapping(container, "resources", key)) for key in ("requests", "limits")
-            )
-            yield from _problems("Container", row, requests, limits)
+        yield from _problems("Container", row, containers)
     for row in _rows(limit_range, "Pod"):
-        requests, limits = (pod_resources.of_pod(spec, key, overhead=False) for key in ("requests", "limits"))
-        yield from _problems("Pod", row, requests, limits)
+        whole = [pod_resources.of_pod(spec, key, overhead=False) for key in ("requests", "limits")]
+        yield from _problems("Pod", row, [whole])
 
 
-def _problems(
-    kind: str, row: Mapping[str, Any], requests: Mapping[str, Decimal], limits: Mapping[str, Decimal]
-) -> Iterator[str]:
-    # 2. at least the minimum, at most the maximum
-    for name, bound, text in _bounds(row, "min"):
-        words = f"minimum {name} usage per {kind} is {text}"
-        yield from _too_little(words, name, bound, requests.get(name), limits.get(name))
-    for name, bound, text in _bounds(row, "max"):
-        words = f"maximum {name} usage per {kind} is {text}"
-        yield from _too_much(words, name, bound, requests.get(name), limits.get(name))
-    # 3. a limit is at most so many times its request
-    for name, bound, text in _bounds(row, "maxLimitRequestRatio"):
-        words = f"{name} max limit to request ratio per {kind} is {text}"
-        yield from _too_far(words, bound, requests.get(name), limits.get(name))
+def _problems(kind: str, row: Mapping[str, Any], amounts: Iterable[Sequence[Mapping[str, Decimal]]]) -> Iterator[str]:
+    """What is wrong with the requests and limits of each, in the order of what they have."""
+    least, most, ratios = (list(_bounds(row, key)) for key in ("min", "max", "maxLimitRequestRatio"))
+    for requests, limits in amounts:
+        # 2. at least the minimum, at most the maximum
+        for name, bound, text in least:
+            words = f"minimum {name} usage per {kind} is {text}"
+            yield from _too_little(words, name, bound, requests.get(name), limits.get(name))
+        for name, bound, text in most:
+            words = f"maximum {name} usage per {kind} is {text}"
+            yield from _too_much(words, name, bound, requests.get(name), limits.get(name))
+        # 3. a limit is at most so many times its request
+        for name, bound, text in ratios:
+            words = f"{name} max limit to request ratio per {kind} is {text}"
+            yield from _too_far(words, bound, requests.get(name), limits.get(name))
 
 
 def _bounds(row: Mapping[str, Any], key: str) -> Iterator[tuple[str, Decimal, str]]:

@@ -25,7 +25,7 @@ It counts nothing that is stored: `used` is written by admission and by the cont
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any, Final
@@ -241,25 +241,45 @@ def _crosses_namespaces(affinity: dict[str, Any]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """An object that is to be stored, and what was there before; `now` decides which Pods have ended."""
+    """An object that is to be stored, and what was there before: what they use, and what its containers do not say.
+
+    Making one costs in proportion to the object; a decision by it does not, but for scopes.
+    """
 
     resource: tuple[str, str]
     document: Mapping[str, Any]
     old: Mapping[str, Any] | None
-    now: datetime.datetime
+    used: Mapping[str, Decimal]
+    before: Mapping[str, Decimal]
+    # Containers of a new Pod, by what they have to say where it is limited.
+    silent: Mapping[str, Sequence[str]]
+
+
+def change(
+    resource: tuple[str, str], document: Mapping[str, Any], old: Mapping[str, Any] | None, now: datetime.datetime
+) -> Change:
+    """A change; `now` decides which Pods have ended."""
+    return Change(
+        resource,
+        document,
+        old,
+        usage(resource, document, now),
+        {} if old is None else usage(resource, old, now),
+        _silent(document) if resource == PODS and old is None else {},
+    )
 
 
 def decide(quota: Quota, change: Change) -> Quota | decision.Deny:
     """The quota with what the change uses; itself, if the change does not concern it."""
-    used = usage(change.resource, change.document, change.now)
+    used = change.used
     limited = sorted(quota.hard.keys() & used.keys() | _needed(quota, change.resource))
     # 3. something that it limits, and all its scopes
     if not limited or not fits(quota.requirements, change.resource, change.document):
         return quota
     # 4. every container says how much it wants
-    unsaid = _unsaid(change.document, limited) if change.resource == PODS and change.old is None else ""
+    unsaid = [f"{name} for: {','.join(change.silent[name])}" for name in limited if name in change.silent]
     if unsaid:
-        return decision.Deny(UNSAID, f"failed quota: {quota.name}: must specify {unsaid}", _RULE)
+        return decision.Deny(UNSAID, f"failed quota: {quota.name}: must specify {'; '.join(unsaid)}", _RULE)
     uncounted = [name for name in limited if name not in quota.used]
     if uncounted:
         sentence = f"status unknown for quota: {quota.name}, resources: {','.join(uncounted)}"
@@ -268,7 +288,7 @@ def decide(quota: Quota, change: Change) -> Quota | decision.Deny:
     if negative:
         sentence = f"quota usage is negative for resource(s): {','.join(negative)}"
         return decision.Deny(NEGATIVE, sentence, _RULE)
-    return _added(quota, _more(quota, change, used))
+    return _added(quota, _more(quota, change))
 
 
 def _needed(quota: Quota, resource: tuple[str, str]) -> set[str]:
@@ -276,26 +296,26 @@ def _needed(quota: Quota, resource: tuple[str, str]) -> set[str]:
     return set(quota.hard) & _NEEDED if resource == PODS else set()
 
 
-def _unsaid(document: Mapping[str, Any], limited: Iterable[str]) -> str:
+def _silent(document: Mapping[str, Any]) -> dict[str, list[str]]:
+    """The containers that do not say how much they want, by what that is."""
     spec = jsonpath.mapping(document, "spec")
     # What the Pod says for all of them, they need not say.
     said = _compute(*(pod_resources.of_pod_itself(spec, key) for key in ("requests", "limits")))
-    needed = _NEEDED.intersection(limited).difference(said)
+    needed = _NEEDED.difference(said)
     missing: dict[str, list[str]] = {}
     for container in (*jsonpath.mappings(spec, "containers"), *jsonpath.mappings(spec, "initContainers")):
         own = [pod_resources.amounts(jsonpath.mapping(container, "resources", key)) for key in ("requests", "limits")]
         for name in needed.difference(_compute(own[0], own[1])):
             missing.setdefault(name, []).append(jsonpath.text(container, "name"))
-    return "; ".join(f"{name} for: {','.join(sorted(names))}" for name, names in sorted(missing.items()))
+    return {name: sorted(names) for name, names in missing.items()}
 
 
-def _more(quota: Quota, change: Change, used: Mapping[str, Decimal]) -> dict[str, Decimal]:
+def _more(quota: Quota, change: Change) -> dict[str, Decimal]:
     """What the change adds to what the quota limits."""
-    before: Mapping[str, Decimal] = {}
     # 6. what it has used already, if that was this quota's
-    if change.old is not None and fits(quota.requirements, change.resource, change.old):
-        before = usage(change.resource, change.old, change.now)
-    added = {name: amount - before.get(name, _ZERO) for name, amount in used.items() if name in quota.hard}
+    counts = change.old is not None and fits(quota.requirements, change.resource, change.old)
+    before = change.before if counts else {}
+    added = {name: amount - before.get(name, _ZERO) for name, amount in change.used.items() if name in quota.hard}
     return {name: amount for name, amount in added.items() if amount > 0}
 
 

@@ -25,6 +25,8 @@
    Those silent after TLS leave after 5 seconds (`first_head_seconds`): at 400 a second they are 2,000. Whoever has
    shown one makes room for nobody.
 9. Where `local_connections` says so, this machine itself has so many places beside all others, and takes none of theirs.
+10. Servers that serve one store share all places and rates (`share`); handshakes, which cost this process its own time, and places
+   of this machine itself they do not.
 
 | who | holding | tries | stopped by | shown in tests/unit/serving/test_gate.py |
 |---|---|---|---|---|
@@ -84,6 +86,7 @@ class Gate:
         self._limits = limits
         self.proxied = proxied or proxied_module.Proxied()
         self._loop = asyncio.get_running_loop()
+        self._servers = 1
         self._rates = rates.Rates(limits, clock)
         self._handshakes = handshakes.Handshakes(limits, start, self._drop)
         self._strangers: OrderedDict[Visitor, None] = OrderedDict()
@@ -94,6 +97,15 @@ class Gate:
         self._headers: set[Visitor] = set()
         self._silent: set[Visitor] = set()
         self.refused = 0
+
+    def share(self, servers: int) -> None:
+        """So many servers have these places and rates together. Who is in stays in; who comes finds fewer places."""
+        self._servers = servers
+        self._rates.share(servers)
+
+    def _part(self, places: int) -> int:
+        """What this server has of so many places."""
+        return max(min(1, places), places // self._servers)
 
     @property
     def waiting(self) -> int:
@@ -244,7 +256,7 @@ class Gate:
         # 8. first of its own source, else of all
         if source is not None and self._is_full(source):
             strangers = source.strangers
-        elif not local and self._total >= self._limits.connections:
+        elif not local and self._total >= self._part(self._limits.connections):
             strangers = self._strangers
         else:
             return True
@@ -260,7 +272,9 @@ class Gate:
     def _is_full(self, source: visitors.Source) -> bool:
         limits = self._limits
         # 9. this machine's are counted by themselves
-        return source.present >= (limits.local_connections if source.local else limits.connections_per_source)
+        return source.present >= (
+            limits.local_connections if source.local else self._part(limits.connections_per_source)
+        )
 
     def _is_no_stranger(self, visitor: Visitor, source: visitors.Source) -> None:
         source.strangers.pop(visitor, None)
@@ -273,10 +287,10 @@ class Gate:
         ahead = 0 if known is None else len(known.waiting)
         full = known is not None and self._is_full(known)
         # 8. for who is over the rate nobody makes room
-        if full or (self._total >= limits.connections and not self._is_local(visitor, known)):
+        if full or (self._total >= self._part(limits.connections) and not self._is_local(visitor, known)):
             self._refuse(visitor.sock)
             return
-        if self._waiting >= limits.connections_waiting or ahead + 1 > limits.waiting_seconds * rate:
+        if self._waiting >= self._part(limits.connections_waiting) or ahead + 1 > limits.waiting_seconds * rate:
             self._refuse(visitor.sock)
             return
         source = self._count(visitor)

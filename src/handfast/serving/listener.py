@@ -141,6 +141,10 @@ class Listener:
         known = "".join(map(ssl.DER_cert_to_PEM_cert, self._tls["ssl"].get_ca_certs(binary_form=True)))
         self._tls["ssl"] = server_tls.server_context(certificate_file, key_file, known)
 
+    def share(self, servers: int) -> None:
+        """So many servers share places and rates: see `gate`."""
+        self._gate.share(servers)
+
     @property
     def connections(self) -> int:
         return len(self._server.connections)

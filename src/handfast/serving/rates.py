@@ -32,8 +32,15 @@ class Rates:
         self._first = buckets.Buckets(limits.connections_per_second, limits.connections_burst)
         self._second = buckets.Buckets(limits.proven_per_second, limits.proven_burst)
         self._given_back = buckets.Buckets(limits.connections_per_second, limits.connections_burst)
+        self._servers = 1
         # Sources with no such connection left: until when they still have the second rate.
         self._remembered: OrderedDict[str, float] = OrderedDict()
+
+    def share(self, servers: int) -> None:
+        """So many servers let in by these rates together."""
+        self._servers = servers
+        for each in (self._first, self._second, self._given_back):
+            each.share(servers)
 
     def pay(self, visitor: visitors.Visitor, source: visitors.Source | None) -> float:
         """0.0 if a rate of its source lets it in now, else the seconds until one may."""
@@ -75,7 +82,7 @@ class Rates:
         rate = self._limits.connections_per_second
         if self._is_proven(name, source, self._clock.monotonic()):
             rate += self._limits.proven_per_second
-        return rate
+        return rate / self._servers
 
     def _is_proven(self, name: str, source: visitors.Source | None, now: float) -> bool:
         return (source is not None and source.proven > 0) or self._remembered.get(name, now) > now

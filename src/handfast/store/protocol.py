@@ -3,17 +3,29 @@
 
 Every engine keeps these promises, and `tests/contract` holds each engine to them:
 
-1. One total order. Every successful write gets the next revision; revisions are never reused, across restarts,
-   crashes and restores, and an acknowledged write is never lost.
+1. One total order. Every successful write gets a revision greater than all before it. Revisions need not be consecutive:
+   others may write beside us. None is ever given to two writes, across restarts and crashes, and an acknowledged write is
+   never lost.
 2. Compare-and-swap only. A key is created when absent, updated or deleted at a known revision; a write whose
    precondition fails changes nothing and says what is there.
 3. Reads at a revision. `list_at` answers as of any revision from the compaction floor (included) to now.
 4. Gap-free watches. A watch from revision R yields every later write under its prefix once, in order, or raises
-   `Compacted` when R lies below the floor (R equal to the floor works).
-5. Space can be made. Without space for more, `create` and `update` raise `StoreFull`; `delete`, `compact` and an update on
-   the way to a delete use what is kept for them, and what they free can be used again.
+   `Compacted` when R lies below the floor (R equal to the floor works). Others may compact, too: the floor is learned from
+   the store, never assumed.
+5. Space can be made. Without space for more, `create` and `update` raise `StoreFull`; `delete` and `compact` go on, and what
+   they free can be used again. An update on the way to a delete goes on where the engine has something kept for it
+   (SQLite); one that has not (etcd refuses every put once its quota is reached) raises `StoreFull` for it, too.
 6. `current_revision` is linearizable: it is at least the revision of every write acknowledged, by anyone, before
-   the call began. No answer names a revision it does not reach: a watch after any revision seen can start.
+   the call began. No answer names a revision it does not reach: a watch after any revision seen can start, and comes as
+   far as that revision without another write of ours.
+7. `StoreUnavailable` means that nothing was changed. `StoreUncertain` means that it may have been: the answer was lost. It
+   is never tried again blindly: whoever wrote reads the key, and compares.
+8. A store has an identity, given once, which copies and restores of it keep. Beside its entries it keeps notes: small texts
+   by name, which have no revision, and are in no list or watch.
+9. A key of `KEY_BYTES` with a value of `VALUE_BYTES` fits into every engine; more may be refused, with `TooLarge`.
+
+Whoever serves from a store remembers its identity and how far it had come. A store whose history went back, or is another,
+raises the epoch before anything is served: see `apiserver.state.lineage`.
 
 It knows nothing of Kubernetes: keys are text, values are bytes, and revisions are integers. The API server adds
 the envelope, sealing, resource versions (revision + `epoch_offset`) and the copy in memory.
@@ -23,9 +35,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from handfast import errors
+
+# What a raised epoch adds to every resource version: more than any store writes before it is restored again.
+EPOCH: Final = 10**9
+# etcd takes requests of 1.5 MiB by default. One has the key three times, once with the value, and a few numbers.
+KEY_BYTES: Final = 2 << 10
+VALUE_BYTES: Final = (3 << 19) - (16 << 10)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +58,11 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One write. `value` is None for a delete; `previous` is the revision replaced (0: the key was absent)."""
+    """One write. `value` is None for a delete."""
 
     revision: int
     key: str
     value: bytes | None
-    previous: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +76,12 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """The space a store has: free on its file system, kept for removals, whether it counts as full, writes refused so far."""
+    """The space a store has: free, kept for removals, whether it counts as full, writes refused so far.
 
-    free_bytes: int
+    A store that does not tell how much is free has None.
+    """
+
+    free_bytes: int | None
     reserve_bytes: int
     full: bool
     refused: int
@@ -106,10 +126,28 @@ class StoreUnavailable(errors.Unavailable):
     reason = "StoreUnavailable"
 
 
+class StoreUncertain(errors.Unavailable):
+    """The store did not say whether it took the write: it may have happened, or may yet happen."""
+
+    reason = "StoreUncertain"
+
+
+class TooLarge(errors.Refused):
+    """The store takes no write of this size; nothing was changed."""
+
+    reason = "RequestEntityTooLarge"
+
+
 class StoreFull(StoreUnavailable):
     """There is no space for a write that adds something; reads and removals go on."""
 
     reason = "StoreFull"
+
+
+class NotEmpty(errors.Refused):
+    """The store has entries, and this is for one that has none."""
+
+    reason = "StoreNotEmpty"
 
 
 class StoreCorrupt(errors.Refused):
@@ -139,11 +177,23 @@ class Store(Protocol):
     """
 
     @property
+    def identity(self) -> str:
+        """Which store this is; never empty."""
+        ...
+
+    @property
     def epoch_offset(self) -> int:
-        """What to add to a revision to get a resource version; only ever raised, by a restore."""
+        """What to add to a revision to get a resource version; only ever raised, by `raise_epoch`.
+
+        Where another server raises it, everything here fails with StoreUnavailable until the store is opened again.
+        """
         ...
 
     async def current_revision(self) -> int: ...
+
+    async def floor(self) -> int:
+        """The oldest revision that can be read now, as the store tells it."""
+        ...
 
     async def get(self, key: str) -> Entry | None: ...
 
@@ -177,8 +227,43 @@ class Store(Protocol):
         """
         ...
 
+    async def raise_epoch(self, by: int = EPOCH, *, above: int = 0) -> int:
+        """Before serving: move all resource versions past any that were given out before; returns the offset.
+
+        It becomes `by` more than the greater of what it is and `above`. The floor rises to now, so that every older watch and
+        continued list gets Compacted.
+        """
+        ...
+
+    async def take_identity(self, identity: str) -> None:
+        """Become the copy of the store that has this identity; NotEmpty if there are entries here."""
+        ...
+
+    async def note(self, name: str) -> str | None:
+        """The text of a note; None if there is none."""
+        ...
+
+    async def set_note(self, name: str, text: str | None) -> None:
+        """Write a note, or remove it. The last writer wins."""
+        ...
+
     def room(self) -> Room:
         """The space there is."""
         ...
 
     async def close(self) -> None: ...
+
+
+def require_key(key: str) -> None:
+    """Return if every engine can have this key, else Misuse."""
+    if not key:
+        raise errors.Misuse("key: must not be empty")
+    require_text(key)
+
+
+def require_text(text: str) -> None:
+    """Return if this can be a key, or the beginning of one, else Misuse."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise errors.Misuse(f"key or prefix {text!r}: not encodable as UTF-8") from error

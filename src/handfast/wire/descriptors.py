@@ -23,6 +23,7 @@ _SCALARS: Final = {
     "fixed64": _FIELD.TYPE_FIXED64,
     "float": _FIELD.TYPE_FLOAT,
     "int32": _FIELD.TYPE_INT32,
+    "int64": _FIELD.TYPE_INT64,
     "string": _FIELD.TYPE_STRING,
     "uint32": _FIELD.TYPE_UINT32,
     "uint64": _FIELD.TYPE_UINT64,

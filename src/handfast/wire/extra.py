@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether the libraries of the extra `mesh` are installed, and the command that installs them. It imports none of them.
+"""Whether the libraries of the extras `mesh` and `etcd` are installed, and the command that installs them. It imports none of them.
 
 Commands ask before they import a module that needs them, so that nobody is shown a traceback.
 """
@@ -12,8 +12,20 @@ from typing import Final
 from handfast import errors
 
 COMMAND: Final = "pip install 'handfast[mesh]'"
+ETCD_COMMAND: Final = "pip install 'handfast[etcd]'"
 # What is imported, and the package that has it.
 _LIBRARIES: Final = {"grpc": "grpcio", "google.protobuf": "protobuf", "envoy.service": "xds-protos"}
+
+
+def require_etcd() -> None:
+    """Return if an etcd can be called from here, else refuse."""
+    missing = [package for module, package in _LIBRARIES.items() if not _is_there(module) and package != "xds-protos"]
+    if missing:
+        raise errors.Refused(
+            f"a store in etcd needs {' and '.join(missing)}, which Handfast alone does not bring",
+            reason="EtcdExtraMissing",
+            hint=f"install it with `{ETCD_COMMAND}`; in a checkout of the source, `pip install -e '.[etcd]'`",
+        )
 
 
 def require() -> None:

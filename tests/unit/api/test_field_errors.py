@@ -38,9 +38,28 @@ def test_port_names(name):
     assert list(fields.port_name("a", name)) == []
 
 
-@pytest.mark.parametrize("name", ["", "8080", "x" * 16, "-a", "a-", "a--b", "A", "a_b", "a\n"])
-def test_what_is_no_port_name(name):
-    assert [cause.reason for cause in fields.port_name("a", name)] == ["FieldValueInvalid"]
+_CHARACTERS = "must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)"
+_LETTER = "must contain at least one letter (a-z)"
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        ("", [_CHARACTERS, _LETTER]),
+        ("8080", [_LETTER]),
+        ("x" * 16, ["must be no more than 15 characters"]),
+        ("-a", ["must not begin or end with a hyphen"]),
+        ("a-", ["must not begin or end with a hyphen"]),
+        ("a--b", ["must not contain consecutive hyphens"]),
+        ("A", [_CHARACTERS, _LETTER]),
+        ("a_b", [_CHARACTERS]),
+        ("a\n", [_CHARACTERS]),
+    ],
+)
+def test_what_is_no_port_name(name, wrong):
+    causes = list(fields.port_name("a", name))
+    assert [cause.message.partition('": ')[2] for cause in causes] == wrong
+    assert {cause.reason for cause in causes} == {"FieldValueInvalid"}
 
 
 @pytest.mark.parametrize("value", [True, "80", 0, 65536, -1, 1.5])

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 
 from handfast.api import status
@@ -65,6 +67,39 @@ class TestFlows:
         used_up(flows, ALICE, PODS)
         assert {flows.wait_of_user(ADMIN, PODS, HERE, 0.0) for _ in range(5000)} == {0.0}
         assert {flows.wait_of_user(ALICE, READY, HERE, 0.0) for _ in range(5000)} == {0.0}
+
+    def test_servers_share_every_budget(self) -> None:
+        """Whoever asks three servers gets no more than from one: in requests, and in bytes."""
+        servers = [flows_module.Flows(self.DEFAULTS) for _ in range(3)]
+        for each in servers:
+            each.share(3)
+        for user, info, whole in ((ALICE, PODS, 1600), (NODE, PODS, 480), (NODE, CSR, 20), (JOIN, CSR, 200)):
+            assert whole - 3 <= sum(used_up(each, user, info) for each in servers) <= whole
+        sent = 0
+        for each in servers:
+            charge = each.charge(NODE, PODS, HERE, 0.0)
+            assert charge is not None
+            with contextlib.suppress(status.StatusError):
+                for size in range(1 << 20, 1 << 30, 1 << 20):
+                    charge.sends(size)
+                    sent += 1 << 20
+        whole = self.DEFAULTS.node_sent_bytes_burst
+        assert whole - (3 << 20) <= sent <= whole
+
+    def test_a_share_changes_no_limit_of_one_request(self) -> None:
+        flows = flows_module.Flows(self.DEFAULTS)
+        flows.share(16)
+        size = self.DEFAULTS.renewal_sent_bytes_burst
+        charge = flows.charge(NODE, CSR, HERE, 0.0)
+        assert charge is not None
+        charge.sends(size)
+        more = flows.charge(NODE, CSR, HERE, 0.0)
+        assert more is not None
+        with pytest.raises(status.StatusError) as later:
+            more.sends(1)
+        with pytest.raises(status.StatusError) as never:
+            more.sends(size + 1)
+        assert (later.value.reason, never.value.reason) == ("TooManyRequests", "RequestEntityTooLarge")
 
     def test_renewals_have_a_budget_of_their_own(self) -> None:
         flows = flows_module.Flows(self.DEFAULTS)

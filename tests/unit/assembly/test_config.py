@@ -22,6 +22,11 @@ def test_what_is_not_set_has_its_default():
         listen=Address("127.0.0.1", 6443),
         advertise=(),
         store="store.db",
+        etcd_ca_file=None,
+        etcd_cert_file=None,
+        etcd_key_file=None,
+        etcd_username=None,
+        etcd_password_file=None,
         admin_listen=Address("127.0.0.1", 9990),
         mesh=False,
         identity_listen=Address("127.0.0.1", 8080),
@@ -96,7 +101,13 @@ def test_lists_from_every_side():
 
 
 @pytest.mark.parametrize(
-    "text, value", [("store.db", "store.db"), ("sqlite:a.db", "a.db"), ("sqlite:///x/a.db", "/x/a.db")]
+    "text, value",
+    [
+        ("store.db", "store.db"),
+        ("sqlite:a.db", "a.db"),
+        ("sqlite:///x/a.db", "/x/a.db"),
+        ("etcd://h/p", "etcd://h:2379/p"),
+    ],
 )
 def test_the_store_is_a_path_however_it_is_written(text, value):
     assert resolve({"store": text}).configuration.store == value

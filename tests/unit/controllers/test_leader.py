@@ -71,7 +71,7 @@ async def test_one_leads_and_renews():
         await passes(clock, 60)
         assert (first.states(), second.states()) == ((True, True, 1), (False, False, 0))
         assert spec(client)["holderIdentity"] == "first"
-        assert spec(client)["leaseDurationSeconds"] == 15
+        assert spec(client)["leaseDurationSeconds"] == 11
         assert spec(client)["renewTime"] > began
         assert spec(client)["leaseTransitions"] == 0
         assert spec(client)["acquireTime"] == began
@@ -83,12 +83,30 @@ async def test_a_silent_holder_is_succeeded_after_the_lease_has_run_out():
     async with running(first, second) as found:
         await passes(clock, 5)
         found[0].cancel()
-        await passes(clock, 12)
+        await passes(clock, 9)
         assert not second.states()[0]
-        await passes(clock, 6)
+        # 15 seconds after the last renewal, which was a second before the end.
+        await passes(clock, 5)
         assert second.states()[0]
         assert spec(client)["holderIdentity"] == "second"
         assert spec(client)["leaseTransitions"] == 1
+
+
+@pytest.mark.parametrize("jump", [86400.0, -86400.0])
+async def test_a_clock_that_is_set_changes_no_leader_and_saves_none(jump: float):
+    client, clock = FakeClient(), MovableClock()
+    first, second = Candidate(client, clock, "first"), Candidate(client, clock, "second")
+    async with running(first, second) as found:
+        await passes(clock, 5)
+        clock.set_wall(jump)
+        await passes(clock, 60)
+        assert (first.states(), second.states()) == ((True, True, 1), (False, False, 0))
+        found[0].cancel()
+        await passes(clock, 12)
+        clock.set_wall(-jump)
+        assert not second.states()[0]
+        await passes(clock, 6)
+        assert second.states()[0]
 
 
 async def test_a_released_lease_is_taken_at_the_next_try():
@@ -115,7 +133,7 @@ async def test_who_cannot_renew_stops_working_before_another_starts_and_comes_ba
     async with running(only):
         await passes(clock, 4)
         client.before = down
-        await passes(clock, 9)
+        await passes(clock, 7)
         assert only.states() == (True, True, 1)
         await passes(clock, 4)
         assert only.states() == (False, False, 1)

@@ -32,7 +32,7 @@ def judged(
     limits: quotas.Quota, resource: tuple[str, str], document: dict[str, Any], old: dict[str, Any] | None = None
 ) -> dict[str, str] | str:
     """What is used afterwards, or the sentence of the refusal."""
-    verdict = quotas.decide(limits, quotas.Change(resource, document, old, NOW))
+    verdict = quotas.decide(limits, quotas.change(resource, document, old, NOW))
     return verdict.sentence if isinstance(verdict, decision.Deny) else quotas.written(verdict.used)
 
 

@@ -69,3 +69,39 @@ class TestBuckets:
         for _ in range(3):
             assert buckets.wait("a", 0.0) == 0.0
             buckets.give_back("a")
+
+    def test_servers_share_rate_and_burst(self) -> None:
+        servers = [buckets_module.Buckets(rate=6.0, burst=12) for _ in range(3)]
+        for each in servers:
+            each.share(3)
+        assert sum(each.wait("a", 0.0) == 0.0 for each in servers for _ in range(12)) == 12
+        # Nothing came back yet; in a second the rate, over all of them.
+        assert sum(each.wait("a", 1.0) == 0.0 for each in servers for _ in range(12)) == 6
+
+    def test_what_a_share_never_holds_passes_once_and_is_paid_for(self) -> None:
+        buckets = buckets_module.Buckets(rate=9.0, burst=90)
+        buckets.share(3)
+        assert buckets.wait("a", 0.0, 60) == 0.0
+        # 30 below nothing: 10 seconds to nothing, and 10 more until it is full.
+        assert buckets.wait("a", 0.0, 60) == pytest.approx(20.0)
+        assert buckets.wait("a", 19.0, 60) > 0.0
+        assert buckets.wait("a", 20.0, 60) == 0.0
+
+    def test_more_than_the_whole_burst_never_passes(self) -> None:
+        buckets = buckets_module.Buckets(rate=9.0, burst=90)
+        buckets.share(3)
+        assert buckets.wait("a", 0.0, 91) > 0.0
+        assert buckets.wait("a", 1e9, 91) > 0.0
+
+    def test_a_burst_of_nothing_stays_nothing(self) -> None:
+        buckets = buckets_module.Buckets(rate=1.0, burst=0)
+        buckets.share(2)
+        assert buckets.wait("a", 0.0) > 0.0
+        assert buckets.wait("a", 9.0) > 0.0
+
+    def test_a_share_that_grew_smaller_counts_at_once(self) -> None:
+        buckets = buckets_module.Buckets(rate=1.0, burst=10)
+        assert buckets.wait("a", 0.0) == 0.0
+        buckets.share(10)
+        assert [buckets.wait("a", 0.0) == 0.0 for _ in range(2)] == [True, False]
+        assert buckets.look("a", 0.0) == pytest.approx(10.0)

@@ -228,6 +228,22 @@ async def test_share_of_connections(doors: list[Door]) -> None:
     assert not is_closed(door.connect("c"))
 
 
+async def test_servers_share_places_and_rates(doors: list[Door]) -> None:
+    """Two doors with all their limits let in together what one would."""
+    pair = [Door(connections=6, connections_per_source=4, connections_burst=8, waiting_seconds=0.0) for _ in range(2)]
+    doors.extend(pair)
+    for door in pair:
+        door.gate.share(2)
+        for source, closed in (("a", False), ("a", False), ("a", True), ("b", False), ("c", True)):
+            known = len(door.shaking)
+            assert is_closed(door.connect(source)) is closed
+            for visitor in door.shaking[known:]:
+                door.gate.proved(visitor, source)
+    # Who comes back alone has all places again.
+    pair[0].gate.share(1)
+    assert not is_closed(pair[0].connect("a"))
+
+
 @pytest.mark.parametrize("stage", ["silent", "in the queue", "in its handshake", "open"])
 async def test_strangers_make_room(doors: list[Door], stage: str) -> None:
     door = Door(connections=6, connections_per_source=4, handshakes_per_source=1 if stage == "in the queue" else 32)

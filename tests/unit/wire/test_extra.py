@@ -34,3 +34,12 @@ def test_a_library_whose_parent_is_missing_is_missing(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", no_parent)
     with pytest.raises(errors.Refused, match="grpcio and protobuf and xds-protos"):
         extra.require()
+
+
+def test_a_store_in_etcd_needs_less_and_has_a_command_of_its_own(monkeypatch):
+    extra.require_etcd()
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
+    with pytest.raises(errors.Refused, match="a store in etcd needs grpcio and protobuf, which") as refused:
+        extra.require_etcd()
+    assert refused.value.reason == "EtcdExtraMissing"
+    assert extra.ETCD_COMMAND in (refused.value.hint or "")

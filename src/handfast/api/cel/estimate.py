@@ -48,6 +48,9 @@ _SEARCHED: Final = _BYTE * _BYTE
 _SEARCHED_BOUNDED: Final = _SEARCHED / 10
 # A match of `findAll` takes 8 µs, and there may be one for each byte.
 _MATCH: Final = 80.0
+# A piece of a text that is cut takes 80 ns, and there may be one for each byte; of a definition, as many as the longest request allows.
+_PIECE_BOUNDED: Final = 8.0
+_PIECE: Final = 3.0
 # Sets are compared pair by pair, and not at all if there are more (`library`).
 _PAIR: Final = 2.0
 _MOST_PAIRS: Final = 1_000_000
@@ -225,15 +228,20 @@ class _Judge:
         """What a call costs beside its operands."""
         # 3. as in Kubernetes: a tenth for each byte that is looked at
         looked = _BYTE * sum(part.shape.weight for part in parts)
+        if node.name == "size" and self._is_bounded and parts[0].shape.kind not in {"list", "map"}:
+            return looked  # the letters of a text are counted, one by one
         if node.name in _LOGICAL or node.name in {_INDEX, _OR_ELSE, "size", "dyn", "type", "_[?_]", "_?._", "hasValue"}:
             return 0
         if node.name in _EQUAL | _ORDERED:
             return _BYTE * min(part.shape.weight for part in parts)
         if node.name in {"matches", "find", "findAll"}:
             matches = _MATCH * parts[0].shape.weight if node.name == "findAll" else 0
-            return self._pattern(node, parts) + matches + (_PYTHON_CALL if node.name in self._python else 0)
+            is_python = self._is_bounded or node.name in self._python
+            return self._pattern(node, parts) + matches + (_PYTHON_CALL if is_python else 0)
         if node.name in self._python:
             looked = _PYTHON_CALL + 10 * looked
+        if node.name == "split":
+            looked += (_PIECE_BOUNDED if self._is_bounded else _PIECE) * parts[0].shape.weight
         return looked + self._search(node, parts)
 
     def _search(self, node: tree.Node, parts: list[Estimate]) -> float:

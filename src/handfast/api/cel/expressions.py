@@ -5,7 +5,8 @@
    `variables` that stand before them. There is no `authorizer`: who names it is refused when the policy is written.
 2. A variable becomes part of the expressions that name it (`cel.bind`), and is evaluated where it is used, if at all.
 3. What an evaluation costs depends on the object. It is counted for its size, as for rules of custom resources, and an expression
-   that could cost more than `MAX_COST` on an object so large is not evaluated: that is an error, which the failure policy decides.
+   that could cost more than `MAX_COST` on an object so large, or gathers too much there, is not evaluated: that is an error, which the
+   failure policy decides.
 
 What follows from values is for `rules.policies`.
 """
@@ -13,11 +14,13 @@ What follows from values is for `rules.policies`.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from handfast.api.cel import engine, estimate, library, mutations, shapes, tree
+import msgspec
+
+from handfast.api.cel import engine, estimate, gathering, library, mutations, shapes, tree
 
 NAMES: Final = ("object", "oldObject", "request", "namespaceObject")
 PARAMS: Final = "params"
@@ -28,6 +31,25 @@ MAX_TOTAL: Final = 64 << 10
 # Sizes for which costs are counted: an object counts as the next larger one.
 SIZES: Final = (1 << 12, 1 << 13, 1 << 14, 1 << 16, 1 << 18, 1 << 20, 1 << 22)
 Variables = Sequence[tuple[str, str]]
+# A copy of an element takes as long as so much of what is counted as cost: 20 ns.
+_COPY: Final = 2
+_encode = msgspec.json.Encoder().encode
+
+
+class Sizes:
+    """How large the values are that expressions see; measured when somebody asks."""
+
+    def __init__(self, data: Mapping[str, Any]) -> None:
+        self._data = data
+
+    @functools.cached_property
+    def size(self) -> int:
+        """All of them, in bytes."""
+        return len(_encode(self._data))
+
+    @functools.cached_property
+    def extent(self) -> gathering.Extent:
+        return gathering.extent(self._data)
 
 
 @dataclass(frozen=True)
@@ -39,9 +61,9 @@ class Expression:
     names: tuple[str, ...]
 
     @functools.cached_property
-    def largest(self) -> int:
-        """The largest size of all values together that it is evaluated for; 0: none."""
-        affordable = 0
+    def costs(self) -> Mapping[int, float]:
+        """What it costs for each size of all values together that it is evaluated for."""
+        costs: dict[int, float] = {}
         for size in SIZES:  # 3. counted for its size
             try:
                 cost = self._cost(size)
@@ -49,8 +71,25 @@ class Expression:
                 break
             if cost > MAX_COST:
                 break
-            affordable = size
-        return affordable
+            costs[size] = cost
+        return costs
+
+    @property
+    def largest(self) -> int:
+        """The largest size that it is evaluated for; 0: none."""
+        return max(self.costs, default=0)
+
+    def price(self, sizes: Sizes) -> float:
+        """What it costs on values of such sizes; raises `TooCostly` if that is too much."""
+        size = next((each for each in self.costs if each >= sizes.size), None)
+        if size is None:
+            raise engine.TooCostly(f"call cost exceeds limit for values of {sizes.size} bytes")
+        gathers = self.program.gathers
+        if gathers is None:
+            return self.costs[size]
+        if not gathers.is_affordable(sizes.extent):  # 3. gathers too much
+            raise engine.TooCostly(f"call cost exceeds limit for {sizes.extent.words}")
+        return self.costs[size] + _COPY * gathers.copies(sizes.extent)
 
     def _cost(self, size: int) -> float:
         scope = dict.fromkeys(self.names, shapes.anything(size))

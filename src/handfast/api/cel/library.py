@@ -132,6 +132,23 @@ def _pattern(expression: str) -> Any:
         raise ValueError("RE2 does not take this pattern") from None
 
 
+def matches(text: str, expression: str) -> bool:
+    """What `engine` puts in the place of the evaluator's own: see there."""
+    return _matched(expression).search(text) is not None
+
+
+@functools.lru_cache(maxsize=64)
+def _matched(expression: str) -> Any:
+    """A pattern as the evaluator takes it: mostly one that the author of a rule wrote. 64 of them are at most 64 MiB."""
+    options = re2.Options()
+    options.log_errors = False
+    options.max_mem = 1 << 20
+    try:
+        return re2.compile(expression, options)
+    except (re2.error, UnicodeEncodeError):
+        raise ValueError("RE2 does not take this pattern") from None
+
+
 def find(text: str, expression: str) -> str:
     match = _pattern(expression).search(text)
     return "" if match is None else str(match.group(0))
@@ -377,7 +394,11 @@ def _members(names: Mapping[str, Callable[..., Any]], takes: tuple[str, ...], gi
     return (Function(name, takes, gives, run, is_member=True) for name, run in names.items())
 
 
+# The evaluator's `matches` by another name.
+MATCHES: Final = "matches_kept"
 FUNCTIONS: Final = (
+    Function(MATCHES, ("string", "string"), "bool", matches),
+    *_members({MATCHES: matches}, ("string", "string"), "bool"),
     *_members({"isSorted": is_sorted}, ("list",), "bool"),
     *_members({"sum": total, "min": least, "max": greatest}, ("list",), "dyn"),
     *_members({"indexOf": index_of, "lastIndexOf": last_index_of}, ("list", "dyn"), "int"),

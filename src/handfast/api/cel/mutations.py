@@ -134,9 +134,9 @@ def _meant(name: str) -> str:
     return word[1] if word is not None else _ESCAPED.sub(lambda match: _MEANT[match[1]], name)
 
 
-def _member(made: str, name: str) -> str:
+def _member(holder: str, name: str) -> str:
     member = _meant(name)
-    if made == PATCH and member not in _MEMBERS:  # 4. these and no others
+    if holder == PATCH and member not in _MEMBERS:  # 4. these and no others
         raise estimate.InvalidExpression(f"undefined field '{member}' of {PATCH}")
     return member
 

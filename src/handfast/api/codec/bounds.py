@@ -4,8 +4,8 @@
 Three bytes become a list, so the length of a body says little about what it costs. Counted are *values*: objects, lists,
 and what is in them. Decoding costs 0.1 µs for each, everything after it some 10 µs.
 
-1. A body is light if it cannot have more than `LIGHT` values: it is worked on where it arrived. Nearly all are. What
-   looks like a value inside a text counts here, since telling them apart would cost more than it saves.
+1. A body is light if it cannot have more than `LIGHT` values, nor more than `LIGHT_TEXT` bytes: it is worked on where it arrived. Nearly
+   all are. What looks like a value inside a text counts here, since telling them apart would cost more than it saves.
 2. Any other is heavy: it is worked on aside, and no body of its kind may have more values than `limit` says (413).
 3. Lists that no honest client makes long are bounded by name (422): see `items`.
 4. An object that grew by patches is held to the same number when it is stored.
@@ -33,6 +33,8 @@ from handfast.api.codec import counting
 LIGHT: Final = 1000
 # Shorter ones are light without a look: of these bytes, at most every second is a value.
 LIGHT_BYTES: Final = 2 * LIGHT
+# Expressions look at texts again and again: one of a megabyte is searched in 2 ms, and thirty of them may be asked.
+LIGHT_TEXT: Final = 64 << 10
 # What looks like a value: one begins behind each of them.
 _SIGNS: Final = (b",", b"{", b"[")
 # Twice what the largest definitions in use have.
@@ -101,8 +103,8 @@ def limit(kind: kinds.Kind) -> int:
 
 
 def is_light(body: bytes) -> bool:
-    """Whether a body is light: it cannot have more than `LIGHT` values (1)."""
-    return len(body) <= LIGHT_BYTES or counting.at_most(body, _SIGNS, LIGHT)
+    """Whether a body is light: it cannot have many values, nor long texts (1)."""
+    return len(body) <= LIGHT_BYTES or (len(body) <= LIGHT_TEXT and counting.at_most(body, _SIGNS, LIGHT))
 
 
 def values(body: bytes, most: int) -> int:

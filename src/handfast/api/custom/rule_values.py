@@ -9,8 +9,8 @@ The object was checked by the rest of its schema before (`structural_values`). R
    its keys, a field by its name. With `optionalOldSelf` it is always asked.
 3. What was there before and is unchanged is not asked again, unless the rule names `oldSelf`: a new rule stops nobody from
    changing something else.
-4. All evaluations of one object take at most `MAX_STEPS`: 20 each, and one for each round that its loops can have there. One
-   evaluation ends after 10,000 rounds (`cel.engine`).
+4. All evaluations of one object take at most `MAX_STEPS`: 20 each, one for each round that its loops can have there, and one for
+   20 elements that are copied. One evaluation ends after 10,000 rounds (`cel.engine`), and gathers no more than `cel.gathering` allows.
 5. A rule that has no value, is too costly or does not compile any more is a refusal: nothing passes unchecked.
 6. Without the evaluator nothing is evaluated. The definition was accepted with a warning then.
 """
@@ -25,7 +25,7 @@ import msgspec
 
 from handfast.api import field_errors as fields
 from handfast.api import status
-from handfast.api.cel import engine, estimate
+from handfast.api.cel import engine, estimate, gathering
 from handfast.api.cel.shapes import Shape
 from handfast.api.custom import rule_shapes, rules, structural
 from handfast.api.custom.structural import Schema
@@ -35,6 +35,8 @@ MAX_STEPS: Final = 400_000
 # An evaluation takes as long as so many rounds of a loop: 8 µs.
 _EVALUATION: Final = 20
 _LOOP_ROUNDS: Final = estimate.MAX_ROUNDS
+# So many copies of an element take as long as a round.
+_COPIES: Final = 20
 _MAX_WORDS: Final = 5 << 10
 # Characters of rules, and values in schemas: either takes 160 bytes, or twice as much.
 MAX_KEPT: Final = 2 << 20
@@ -176,14 +178,27 @@ class _Checker:
         # 4. so much each, and its loops
         self._left -= _EVALUATION
         if rule.loops:
-            several = _count(value, _LOOP_ROUNDS) + (_count(old, _LOOP_ROUNDS) if rule.uses_old else 0)
+            several = _rounds(rule, value) + (_rounds(rule, old) if rule.uses_old else 0)
             self._left -= min(_LOOP_ROUNDS, several**rule.loops)
+        if self._left < 0:
+            raise _Spent
+
+    def _gather(self, program: engine.Program, seen: _Seen) -> None:
+        """Raises `TooCostly` where it would gather too much, before it does."""
+        if program.gathers is None:
+            return
+        extent = seen.extent()
+        if not program.gathers.is_affordable(extent):
+            raise engine.TooCostly(f"call cost exceeds limit for {extent.words}")
+        # 4. what is copied
+        self._left -= program.gathers.copies(extent) // _COPIES
         if self._left < 0:
             raise _Spent
 
     def _rule(self, rule: rules.Compiled, seen: _Seen, value: Any, path: Path | None) -> None:
         words = rule.message or rule.text
         try:
+            self._gather(rule.program, seen)
             if rule.program.is_true(seen.values(optional=rule.is_optional)):
                 return
         except engine.TooCostly as error:
@@ -196,7 +211,19 @@ class _Checker:
             return
         for step in rule.steps:
             path = Path(step, path)
-        self._failed(rule, _detail(rule, seen), value, path)
+        self._failed(rule, self._detail(rule, seen), value, path)
+
+    def _detail(self, rule: rules.Compiled, seen: _Seen) -> str:
+        """What is said of a rule that does not hold: its own words where they can be used, else its message, else itself."""
+        if rule.words is not None:
+            try:
+                self._gather(rule.words, seen)
+                words = rule.words.words(seen.values()).strip()
+            except engine.NotEvaluated:
+                words = ""
+            if words and "\n" not in words and len(words.encode()) <= _MAX_WORDS:
+                return words
+        return rule.message or f"failed rule: {rule.text}"
 
     def _failed(self, rule: rules.Compiled, detail: str, value: Any, path: Path | None) -> None:
         place = "" if path is None else str(path)
@@ -222,13 +249,20 @@ class _Checker:
 class _Seen:
     """A value and the one before it as rules see them; handed to the evaluator once for all rules of the place."""
 
-    __slots__ = ("_data", "_made")
+    __slots__ = ("_data", "_extent", "_made", "_pair")
 
     def __init__(self, place: _Place, value: Any, old: Any) -> None:
+        self._pair = value, old
+        self._extent: gathering.Extent | None = None
         self._data = {"self": _handed(place, value)}
         if old is not _ABSENT and old is not None:
             self._data["oldSelf"] = _handed(place, old)
         self._made: dict[bool, Any] = {}
+
+    def extent(self) -> gathering.Extent:
+        if self._extent is None:
+            self._extent = gathering.extent(*self._pair)
+        return self._extent
 
     def values(self, *, optional: bool = False) -> Any:
         values = self._made.get(optional)
@@ -297,18 +331,6 @@ def _unevaluated(error: str, words: str) -> str:
     return f"{error} evaluating rule: {words}"
 
 
-def _detail(rule: rules.Compiled, seen: _Seen) -> str:
-    """What is said of a rule that does not hold: its own words where they can be used, else its message, else itself."""
-    if rule.words is not None:
-        try:
-            words = rule.words.words(seen.values()).strip()
-        except engine.NotEvaluated:
-            words = ""
-        if words and "\n" not in words and len(words.encode()) <= _MAX_WORDS:
-            return words
-    return rule.message or f"failed rule: {rule.text}"
-
-
 def _brief(value: Any) -> Any:
     return "object" if isinstance(value, dict) else "array" if isinstance(value, list) else value
 
@@ -323,6 +345,15 @@ def _by_keys(schema: Schema, old: Any) -> dict[bytes, Any]:
     if schema.get("x-kubernetes-list-type") != "map" or not isinstance(old, list) or not keys:
         return {}
     return {_key(keys, element): element for element in old if isinstance(element, dict)}
+
+
+def _rounds(rule: rules.Compiled, value: Any) -> int:
+    """How many values there are that the loops of a rule can go over: in the fields that it looks at."""
+    if rule.fields is None or not isinstance(value, dict):
+        return _count(value, _LOOP_ROUNDS)
+    # A field may be written otherwise in a rule: then it is not found here, and all count.
+    parts = [value[name] for name in rule.fields if name in value]
+    return _count(value if len(parts) < len(rule.fields) else parts, _LOOP_ROUNDS)
 
 
 def _count(value: Any, limit: int) -> int:

@@ -49,6 +49,11 @@ def field(schema: Schema, key: str) -> Schema | None:
     return _schema(declared[key] if key in declared else schema.get("additionalProperties"))
 
 
+def fields(schema: Schema) -> tuple[Mapping[str, Any], Schema | None]:
+    """The declared fields of an object, and the schema of all others, for those who look at each: `field` looks both up for every one."""
+    return properties(schema), _schema(schema.get("additionalProperties"))
+
+
 def items(schema: Schema) -> Schema | None:
     return _schema(schema.get("items"))
 
@@ -82,12 +87,13 @@ class _Pruner:
 
     def fields(self, schema: Schema, value: dict[str, Any], path: Path | None, *, resource: bool) -> None:
         keep = schema.get(PRESERVE) is True or schema.get("additionalProperties") is True
+        declared, rest = fields(schema)
         for key, child in tuple(value.items()):
             # 2. apiVersion, kind and metadata are always known
             if resource and key in IMPLICIT:
                 if key == "metadata":
                     self._metadata(child, Path(key, path))
-            elif (below := field(schema, key)) is not None:
+            elif (below := _schema(declared[key]) if key in declared else rest) is not None:
                 if isinstance(child, dict | list):
                     self.value(below, child, Path(key, path))
             # 1. no schema names it, and the place does not keep what it does not know
@@ -170,4 +176,5 @@ def has_defaults(schema: Schema) -> bool:
 
 
 def _has_default(schema: Any) -> bool:
-    return isinstance(schema, Mapping) and schema.get("default") is not None
+    found = _schema(schema)
+    return found is not None and found.get("default") is not None

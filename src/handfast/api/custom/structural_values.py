@@ -39,6 +39,8 @@ _SHOWN: Final = 256
 _JUNCTORS: Final = frozenset({"allOf", "anyOf", "oneOf", "not"})
 # A schema that says no more than this asks nothing of a value but its type.
 _BARE: Final = frozenset({"type", "description"})
+# What may be asked of a text beside what `_text` looks at.
+_MORE: Final = _JUNCTORS | {"enum", "required", structural.INT_OR_STRING}
 _canonical = msgspec.json.Encoder(order="deterministic").encode
 
 
@@ -135,6 +137,11 @@ class _Checker:
         self._budget = budget
 
     def value(self, schema: Schema, value: Any, path: Path | None) -> None:
+        # Most values are texts of which little is asked: 0.6 µs, and 1.5 by the way of all others.
+        if type(value) is str and schema.get("type") == "string" and _MORE.isdisjoint(schema):
+            self._budget.spend(1)
+            self._text(schema, value, path)
+            return
         # Every alternative of an enum and every required key is a step too.
         self._budget.spend(1 + len(schema.get("enum") or ()) + len(schema.get("required") or ()))
         # 1. null only where nullable; the type; enum
@@ -253,9 +260,10 @@ class _Checker:
                 self._report(fields.required(_text(Path(key, path))))
         if path is not None and schema.get(structural.EMBEDDED) is True:
             self._embedded(value, path)
+        declared, rest = structural.fields(schema)
         for key, child in value.items():
-            below = structural.field(schema, key)
-            if below is not None:
+            below = declared.get(key, rest)
+            if isinstance(below, dict) or isinstance(below, Mapping):  # noqa: SIM101 - a dict is found ten times faster
                 self.value(below, child, Path(key, path))
 
     def _embedded(self, value: dict[str, Any], path: Path) -> None:

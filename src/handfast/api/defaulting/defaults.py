@@ -23,14 +23,40 @@ _JOB_LABELS = (
     "batch.kubernetes.io/controller-uid",
     "batch.kubernetes.io/job-name",
 )
+# What a status says from the start: clients take these fields for granted.
+_ZEROES: Mapping[tuple[str, str], Mapping[str, Any]] = {
+    ("", "replicationcontrollers"): {"replicas": 0},
+    ("apps", "replicasets"): {"replicas": 0},
+    ("apps", "statefulsets"): {"availableReplicas": 0, "replicas": 0},
+    ("apps", "daemonsets"): dict.fromkeys(
+        ("currentNumberScheduled", "desiredNumberScheduled", "numberMisscheduled", "numberReady"), 0
+    ),
+    ("autoscaling", "horizontalpodautoscalers"): {"currentReplicas": 0, "desiredReplicas": 0},
+    ("policy", "poddisruptionbudgets"): dict.fromkeys(
+        ("currentHealthy", "desiredHealthy", "disruptionsAllowed", "expectedPods"), 0
+    ),
+    ("storage.k8s.io", "volumeattachments"): {"attached": False},
+}
 _put, _put_empty = pods.put, pods.put_empty
 
 
 def apply(kind: kinds.Kind, document: dict[str, Any]) -> None:
-    """Fill in what the kind's defaults say; a kind without a row has none."""
+    """Fill in what the kind's defaults say; a kind without a row has none. A status is always there, if only as `{}`."""
     row = _DEFAULTS.get(kind.resource)
     if row is not None:
         row(document)
+    complete_status(kind, document)
+
+
+def complete_status(kind: kinds.Kind, document: dict[str, Any]) -> None:
+    """Every object of a built-in kind that can have a status has one. A custom object has one when somebody writes it."""
+    if not kind.message or kind.subresource("status") is None:
+        return
+    _put(document, "status", {})
+    status, zeroes = jsonpath.mapping(document, "status"), _ZEROES.get(kind.resource, {})
+    if any(status.get(key) is None for key in zeroes):
+        # A new one: it may be the stored one's.
+        document["status"] = {**status, **{key: zero for key, zero in zeroes.items() if status.get(key) is None}}
 
 
 def _child(parent: dict[str, Any], key: str) -> dict[str, Any]:

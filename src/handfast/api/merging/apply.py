@@ -240,9 +240,7 @@ def _without(
     document: Document, gone: fieldsets.FieldSet, entries: Sequence[managed_fields.Entry], shape: fieldsets.Shape
 ) -> Document:
     """The document without those fields of `gone` in which none of `entries` owns anything."""
-    kept = fieldsets.FieldSet()
-    for entry in entries:
-        kept = kept.union(entry.fields)
+    kept = fieldsets.FieldSet.union_of(entry.fields for entry in entries)
     pruned: Document = _prune(shape, document, gone.tree, {".": {}} | kept.tree)
     return pruned
 

@@ -22,6 +22,8 @@ Document = dict[str, Any]
 ANCIENT_CHANGES = "ancient-changes"
 MAX_UPDATERS = 10
 MAX_APPLIERS = 256
+# What a client may send. The server itself writes no more of them.
+MAX_ROWS = MAX_APPLIERS + MAX_UPDATERS
 # How long the name of a field manager may be.
 MANAGER_BYTES = 128
 _FIELDS_TYPE = "FieldsV1"
@@ -89,6 +91,16 @@ def read_rows(rows: Any) -> list[Entry]:
     return readable if len(readable) == len(entries) else []
 
 
+def read_sent(rows: Any) -> list[Entry]:
+    """What the rows say that a client sent. So many that nobody can have got them from here are refused, unread."""
+    if isinstance(rows, list) and len(rows) > MAX_ROWS:
+        raise status.bad_request(
+            f"metadata.managedFields: too many entries ({len(rows)}, allowed: {MAX_ROWS}): leave it out, or clear the record "
+            "by an update that sets it to [{}]"
+        )
+    return read_rows(rows)
+
+
 def read_row(row: Any) -> Entry | None:
     """What one row says; None if it is malformed."""
     if not isinstance(row, dict):
@@ -146,9 +158,7 @@ def _folded(entries: Sequence[Entry]) -> list[Entry]:
     newest_of_all = entries[0]
     updates.sort(key=lambda each: (each.manager != ANCIENT_CHANGES, each.time, each is newest_of_all, each.manager))
     old, kept = updates[: 1 - MAX_UPDATERS], updates[1 - MAX_UPDATERS :]
-    fields = fieldsets.FieldSet()
-    for entry in old:
-        fields = fields.union(entry.fields)
+    fields = fieldsets.FieldSet.union_of(entry.fields for entry in old)
     newest = max(old, key=lambda each: each.time)
     ancient = replace(newest, manager=ANCIENT_CHANGES, subresource="", fields=fields)
     return [*(entry for entry in entries if entry.operation == "Apply"), ancient, *kept]

@@ -41,7 +41,7 @@ def created(
     fields = differences.created_fields_v1(document, shape, ignored)
     row = managed_fields.row(manager, api_version, now_text, fields)
     rows = [row] if fields else []
-    entries = managed_fields.read_rows(sent) if sent else []
+    entries = managed_fields.read_sent(sent) if sent else []
     if not entries:
         return rows
     # 5. a record that came with it: what somebody owned elsewhere, and is not here, stays theirs, as in Kubernetes
@@ -103,7 +103,7 @@ def _current(before: Mapping[str, Any], sent: Any) -> list[Document]:
     # 5. cleared, or rewritten
     if sent in ([], [{}]):
         return []
-    entries = managed_fields.read_rows(sent)
+    entries = managed_fields.read_sent(sent)
     if not entries:
         return rows
     managed_fields.check_appliers(managed_fields.read_rows(rows), entries)

@@ -7,6 +7,7 @@ Kubernetes: a control plane on one machine has its workloads there.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from handfast.api import field_errors as fields
@@ -15,6 +16,10 @@ from handfast.api import jsonpath, objects
 _TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
 _ADDRESS_TYPES = ("FQDN", "IPv4", "IPv6")
 _FAMILY = {"IPv4": 4, "IPv6": 6}
+_PORTED = frozenset({"LoadBalancer", "NodePort"})
+_FAMILIES = 2
+# Kubernetes' own default for what a node port may be.
+_NODE_PORTS = (30_000, 32_767)
 _MANY = 100
 _MANY_ENDPOINTS = 1000
 
@@ -39,21 +44,54 @@ def service(document: dict[str, Any]) -> fields.Causes:
 
 
 def _cluster_ip(spec: dict[str, Any], kind: str) -> fields.Causes:
-    address = jsonpath.text(spec, "clusterIP")
+    address, several = jsonpath.text(spec, "clusterIP"), jsonpath.texts(spec, "clusterIPs")
     if kind == "ExternalName":
-        if address:
-            yield fields.forbidden("spec.clusterIPs[0]", "may not be set for ExternalName services")
+        for key in ("clusterIPs", "ipFamilies", "ipFamilyPolicy"):
+            if spec.get(key) or (key == "clusterIPs" and address):
+                yield fields.forbidden(f"spec.{key}", "may not be set for ExternalName services")
         yield from fields.named(
             "spec.externalName", jsonpath.text(spec, "externalName").removesuffix("."), objects.dns_subdomain
         )
         return
-    if address == "None" and kind in {"LoadBalancer", "NodePort"}:
+    if address == "None" and kind in _PORTED:
         yield fields.invalid("spec.clusterIPs[0]", address, f"may not be set to 'None' for {kind} services")
-    if address not in {"", "None"} and fields.address(address) is None:
-        yield fields.invalid("spec.clusterIPs[0]", address, fields.IP_TEXT)
-    several = jsonpath.texts(spec, "clusterIPs")
     if address and several and several[0] != address:
         yield fields.invalid("spec.clusterIPs", several, "first value must match `clusterIP`")
+    if several and not address:
+        yield fields.invalid("spec.clusterIPs", several, "must be empty when `clusterIP` is not specified")
+    yield from _addresses(several or [address])
+
+
+def _addresses(several: list[str]) -> fields.Causes:
+    """One of each family at most, or `None` alone."""
+    path = "spec.clusterIPs"
+    if several in (["None"], [""]):
+        return
+    if several[0] == "None":
+        yield fields.invalid(path, several, "'None' must be the first and only value")
+        return
+    found = [fields.address(each) for each in several]
+    if len(several) > _FAMILIES:
+        yield fields.invalid(path, several, f"may only hold up to {_FAMILIES} values")
+    for index, address in enumerate(found):
+        if address is None:
+            yield fields.invalid(f"{path}[{index}]", several[index], fields.IP_TEXT)
+    if None not in found and len({each.version for each in found if each is not None}) < len(found):
+        yield fields.invalid(path, several, "may specify no more than one IP for each IP family")
+
+
+def new_service(document: dict[str, Any]) -> fields.Causes:
+    yield from _node_port_range(document, ())
+
+
+def _node_port_range(document: dict[str, Any], known: Collection[int]) -> fields.Causes:
+    """A node port is from the range that Kubernetes keeps for them, unless it was there before."""
+    first, last = _NODE_PORTS
+    for index, port in enumerate(jsonpath.mappings(document, "spec", "ports")):
+        number = jsonpath.number(port, "nodePort")
+        if number and number not in known and not first <= number <= last:
+            detail = f"provided port is not in the valid range. The range of valid ports is {first}-{last}"
+            yield fields.invalid(f"spec.ports[{index}].nodePort", number, detail)
 
 
 def _service_ports(ports: list[dict[str, Any]], kind: str) -> fields.Causes:
@@ -88,12 +126,26 @@ def _port_label(path: str, name: str, seen: set[str], *, needed: bool) -> fields
 
 
 def service_update(document: dict[str, Any], old: dict[str, Any]) -> fields.Causes:
+    """Addresses stay, but for a second one, unless the Service has or gets a type without any."""
+    known = {jsonpath.number(port, "nodePort") for port in jsonpath.mappings(old, "spec", "ports")}
+    yield from _node_port_range(document, known)
     if "ExternalName" in {jsonpath.text(document, "spec", "type"), jsonpath.text(old, "spec", "type")}:
         return
-    before, after = jsonpath.text(old, "spec", "clusterIP"), jsonpath.text(document, "spec", "clusterIP")
-    # Left out means kept: the server carries the address over.
-    if before and after and after != before:
-        yield fields.invalid("spec.clusterIPs[0]", [after], "may not change once set")
+    before, after = _own_addresses(old), _own_addresses(document)
+    # Left out means kept: the server carries the addresses over. One that got none when it was made gets none later.
+    if not after:
+        return
+    for index, (new, was) in enumerate(zip(after, before or [""], strict=False)):
+        if new != was:
+            yield fields.invalid(f"spec.clusterIPs[{index}]", after, "may not change once set")
+    if len(before) > len(after) and jsonpath.text(document, "spec", "ipFamilyPolicy") != "SingleStack":
+        detail = "must be set to 'SingleStack' when releasing the secondary clusterIP"
+        yield fields.invalid("spec.ipFamilyPolicy", jsonpath.at(document, "spec", "ipFamilyPolicy"), detail)
+
+
+def _own_addresses(document: dict[str, Any]) -> list[str]:
+    single = jsonpath.text(document, "spec", "clusterIP")
+    return jsonpath.texts(document, "spec", "clusterIPs") or ([single] if single else [])
 
 
 def endpoints(document: dict[str, Any]) -> fields.Causes:

@@ -20,6 +20,7 @@ _PULL_POLICIES = ("Always", "IfNotPresent", "Never")
 _MESSAGE_POLICIES = ("FallbackToLogsOnError", "File")
 _RESTART_POLICIES = ("Always", "OnFailure", "Never")
 _DNS_POLICIES = ("ClusterFirst", "ClusterFirstWithHostNet", "Default", "None")
+_PREEMPTION_POLICIES = ("Never", "PreemptLowerPriority")
 _EFFECTS = ("NoExecute", "NoSchedule", "PreferNoSchedule")
 _HANDLERS = ("exec", "httpGet", "tcpSocket", "grpc")
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
@@ -52,6 +53,7 @@ def pod_spec(path: str, spec: dict[str, Any], claims: Iterable[str] = ()) -> fie
     yield from _whole(path, spec)
     yield from fields.one_of(f"{path}.restartPolicy", spec.get("restartPolicy"), _RESTART_POLICIES)
     yield from fields.one_of(f"{path}.dnsPolicy", spec.get("dnsPolicy"), _DNS_POLICIES)
+    yield from fields.optional_one_of(f"{path}.preemptionPolicy", spec.get("preemptionPolicy"), _PREEMPTION_POLICIES)
     deadline = spec.get("activeDeadlineSeconds")
     if isinstance(deadline, int) and not 1 <= deadline <= _DEADLINE_MAX:
         yield fields.invalid(

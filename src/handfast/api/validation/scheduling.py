@@ -17,6 +17,7 @@ _BUDGETS: Final = ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "ex
 _SYSTEM: Final = "system-"
 # Classes that every cluster has, and their values; Kubernetes' names and numbers.
 SYSTEM_CLASSES: Final = {"system-node-critical": 2_000_001_000, "system-cluster-critical": 2_000_000_000}
+SYSTEM_CLASS: Final = "For Pods that a node, or the cluster, cannot do without."
 _HIGHEST: Final = 1_000_000_000
 
 

@@ -92,7 +92,10 @@ _CREATE: Mapping[tuple[str, str], _Create] = {
 }
 
 # What is asked of new documents only, beside that.
-_NEW: Mapping[tuple[str, str], _Create] = {(_NETWORKING, "ingresses"): traffic.new_ingress}
+_NEW: Mapping[tuple[str, str], _Create] = {
+    ("", "services"): network.new_service,
+    (_NETWORKING, "ingresses"): traffic.new_ingress,
+}
 
 # What may not change, beside the metadata.
 _UPDATE: Mapping[tuple[str, str], _Update] = {

@@ -1,48 +1,50 @@
 # SPDX-License-Identifier: Apache-2.0
 """Admission: new Pods get the defaults of the namespace's LimitRanges, and Pods and claims keep to them. `rules.limit_ranges` decides.
 
-It looks the ranges up. A namespace without any costs one look.
+It looks the ranges up. A namespace without any costs one look. Judging costs in proportion to the containers: of a heavy Pod it is
+done aside.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Sequence
 
 from handfast.api import objects
 from handfast.apiserver.admission import plugin
 from handfast.apiserver.state import items
-from handfast.rules import decision, limit_ranges, quotas
+from handfast.rules import limit_ranges, quotas
 
 _RANGES = "core/limitranges/"
 
 
-def _ranges(write: plugin.Write, context: plugin.Context) -> Iterable[items.Item]:
+def _ranges(write: plugin.Write, context: plugin.Context) -> Sequence[items.Item]:
     bucket = context.replica.collection(_RANGES).buckets.get(write.namespace)
     return () if bucket is None else [bucket.items[name] for name in bucket.names]
 
 
-def fill_in(write: plugin.Write, context: plugin.Context) -> None:
+def fill_in(write: plugin.Write, context: plugin.Context) -> Awaitable[None] | None:
     """Give a new Pod the defaults."""
-    pod = write.document
-    if write.subresource or pod is None:
-        return
-    for item in _ranges(write, context):
+    ranges = () if write.subresource or write.document is None else _ranges(write, context)
+    return write.work(_fill_in, ranges, write.document) if ranges else None
+
+
+def _fill_in(ranges: Sequence[items.Item], pod: objects.Document) -> None:
+    for item in ranges:
         limit_ranges.fill_in(item.document(), pod)
 
 
-def admit(write: plugin.Write, context: plugin.Context) -> None:
+def admit(write: plugin.Write, context: plugin.Context) -> Awaitable[None] | None:
     """Refuse what is outside the ranges; of Pods only new ones, since their containers do not change."""
-    document = write.document
-    if write.subresource or document is None:
-        return
-    for item in _ranges(write, context):
-        plugin.require(write, _verdict(write, item.document(), document))
+    ranges = () if write.subresource or write.document is None else _ranges(write, context)
+    if not ranges or (write.kind.resource == quotas.PODS and write.operation != plugin.CREATE):
+        return None
+    return write.work(_admit, ranges, write)
 
 
-def _verdict(write: plugin.Write, limit_range: objects.Document, document: objects.Document) -> decision.Deny | None:
-    if write.kind.resource == quotas.PODS:
-        return limit_ranges.decide_pod(limit_range, document) if write.operation == plugin.CREATE else None
-    return limit_ranges.decide_claim(limit_range, document)
+def _admit(ranges: Sequence[items.Item], write: plugin.Write) -> None:
+    decide = limit_ranges.decide_pod if write.kind.resource == quotas.PODS else limit_ranges.decide_claim
+    for item in ranges:
+        plugin.require(write, decide(item.document(), write.document or {}))
 
 
 _NAME = "LimitRanger"

@@ -26,6 +26,7 @@ as they are. Bindings, params and namespaces are found as for policies that judg
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, cast
@@ -126,11 +127,11 @@ class Mutation:
         document = self._write.document
         if document is None or not invocations:
             return False
-        weight = policies.weight(list({id(each.case): each.case for each in invocations}.values()))
         if self._work is None:
             after = self._mutated(invocations, document)
         else:
-            after = await self._work(weight, self._mutated, invocations, document)
+            cases = list({id(each.case): each.case for each in invocations}.values())
+            after = await self._work(functools.partial(policies.weight, cases), self._mutated, invocations, document)
         changed = after is not document
         if changed:
             document.clear()

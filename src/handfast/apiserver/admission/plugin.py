@@ -11,6 +11,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import msgspec
 
@@ -20,6 +21,13 @@ from handfast.apiserver.state import replica
 from handfast.rules import access, decision
 
 CREATE, UPDATE, DELETE = "CREATE", "UPDATE", "DELETE"
+# Does what costs in proportion to the document (`calls.Call.work`).
+Work = Callable[..., Awaitable[Any]]
+
+
+async def here(do: Callable[..., Any], *arguments: Any) -> Any:
+    """Do it at once, where it is asked for."""
+    return do(*arguments)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +47,8 @@ class Write:
     old: objects.Document | None
     user: identity.User
     dry_run: bool
+    # Aside, where the document is heavy: a plugin hands over what looks at each part of it.
+    work: Work = here
 
 
 @dataclass(frozen=True, slots=True)

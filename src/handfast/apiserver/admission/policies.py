@@ -32,7 +32,8 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
 from handfast.api import jsonpath, kinds, status
-from handfast.api.cel import engine
+from handfast.api.cel import engine, expressions
+from handfast.api.codec import bounds
 from handfast.api.custom import definitions
 from handfast.apiserver.admission import plugin, webhook_review
 from handfast.apiserver.state import items
@@ -59,7 +60,7 @@ _NOTES_LENGTH: Final = 1024
 MAX_PARAMS: Final = 200
 MAX_PARAM_BYTES: Final = 2 << 20
 Row = tuple[verdicts.Judge, kinds.Kind]
-# Takes how many bytes are read beside the object, and what is to be done.
+# Takes what weighs beside the object, and what is to be done.
 Work = Callable[..., Awaitable[Any]]
 # A kind, and an object of it.
 Param = tuple[kinds.Kind, items.Item]
@@ -163,7 +164,7 @@ class Policies:
         rows = self.concerned(write.operation, write.kind, write.subresource)
         # What is followed here is looked at here; aside, nothing is but the write.
         cases = [case for judge, kind in rows for case in self.cases(judge, kind, write, options)]
-        judged = _judged(cases) if work is None else await work(weight(cases), _judged, cases)
+        judged = _judged(cases) if work is None else await work(functools.partial(weight, cases), _judged, cases)
         denied: list[tuple[str, verdicts.Finding]] = []
         for case, verdict in zip(cases, judged, strict=True):
             denied += _act(case.judge.policy, case.binding, verdict, warnings, annotations)
@@ -263,10 +264,11 @@ class Policies:
         }
 
 
-def weight(cases: Sequence[Case]) -> int:
-    """What is read beside the object: expressions that are not compiled yet, and params."""
-    cold = sum(judge.cold() for judge in {id(case.judge): case.judge for case in cases}.values())
-    return cold + sum(len(param[1].body) for case in cases for param in case.params if param is not None)
+def weight(cases: Sequence[Case]) -> float:
+    """What is done beside reading the object, in bytes that take as long: params are read, and expressions evaluated or even compiled."""
+    params = sum(len(param[1].body) for case in cases for param in case.params if param is not None)
+    cost = sum(len(case.params) * case.judge.price(expressions.Sizes(case.data)) for case in cases if not case.wrong)
+    return params + bounds.LIGHT_BYTES * cost / verdicts.LIGHT_COST
 
 
 def _judged(cases: Sequence[Case]) -> list[verdicts.Verdict]:

@@ -110,6 +110,7 @@ def write_of(
         old=old,
         user=call.user,
         dry_run=dry_run,
+        work=call.work,
     )
 
 

@@ -42,7 +42,8 @@ import msgspec
 import structlog
 
 from handfast.api import kinds, objects, status
-from handfast.api.cel import engine
+from handfast.api.cel import engine, expressions
+from handfast.api.codec import bounds
 from handfast.api.custom import definitions
 from handfast.api.merging import patch
 from handfast.apiserver import uids
@@ -298,7 +299,7 @@ class Webhooks:
         try:
             if admission.work is None:
                 return _conditions_hold(*evaluation)
-            return bool(await admission.work(verdicts.cold(webhook.conditions), _conditions_hold, *evaluation))
+            return bool(await admission.work(functools.partial(_weight, *evaluation), _conditions_hold, *evaluation))
         except engine.NotEvaluated as error:
             self._count(webhook.name, FAILED_OPEN if webhook.fails_open else FAILED_CLOSED)
             if webhook.fails_open:
@@ -360,12 +361,25 @@ class Webhooks:
             _log.info("an admission webhook answers again", **_named(webhook))
 
 
+def _seen(write: plugin.Write, options: Mapping[str, Any], kind: kinds.Kind) -> dict[str, Any]:
+    """What match conditions see of a write."""
+    request = webhook_review.review(write, options, kind, "")["request"]
+    return {"object": request.pop("object"), "oldObject": request.pop("oldObject"), "request": request}
+
+
+def _weight(
+    conditions: Sequence[tuple[str, str]], write: plugin.Write, options: Mapping[str, Any], kind: kinds.Kind
+) -> float:
+    """What conditions cost, in bytes that take as long to read."""
+    cost = verdicts.price(conditions, expressions.Sizes(_seen(write, options, kind)))
+    return bounds.LIGHT_BYTES * cost / verdicts.LIGHT_COST
+
+
 def _conditions_hold(
     conditions: Sequence[tuple[str, str]], write: plugin.Write, options: Mapping[str, Any], kind: kinds.Kind
 ) -> bool:
-    request = webhook_review.review(write, options, kind, "")["request"]
-    data = {"object": request.pop("object"), "oldObject": request.pop("oldObject"), "request": request}
-    return verdicts.conditions_hold(conditions, verdicts.Values(data, has_params=False), verdicts.Budget())
+    values = verdicts.Values(_seen(write, options, kind), has_params=False)
+    return verdicts.conditions_hold(conditions, values, verdicts.Budget())
 
 
 def _named(webhook: rules.Webhook) -> dict[str, str]:

@@ -17,13 +17,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
 from handfast import errors
+from handfast.rules import stored_forms
 
 FORMAT = 1
+# The forms that this version can read: see `rules.stored_forms`.
+KNOWN = stored_forms.Forms(1, FORMAT)
 _METADATA = b'"metadata":{'
 _encode = msgspec.json.Encoder().encode
 
@@ -40,6 +43,27 @@ class EnvelopeBroken(errors.Refused):
     """A stored value that this version cannot read."""
 
     reason = "EnvelopeBroken"
+
+
+class Header(NamedTuple):
+    """What stands before the payload, and where that begins; `key_id` is empty for a value that is not sealed."""
+
+    api_version: str
+    key_id: str
+    end: int
+
+
+def read_header(key: str, value: bytes) -> Header:
+    """The header of the value of `key`, without opening it."""
+    if not value or value[0] != FORMAT:
+        found = value[0] if value else "nothing"
+        raise EnvelopeBroken(f"{key}: stored in format {found}, this version reads {FORMAT}")
+    try:
+        first = value.index(b"\0", 1)
+        second = value.index(b"\0", first + 1)
+        return Header(value[1:first].decode(), value[first + 1 : second].decode(), second + 1)
+    except ValueError:
+        raise EnvelopeBroken(f"{key}: the stored value has no complete header") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,27 +83,32 @@ class Envelopes:
 
     def open(self, key: str, value: bytes) -> bytes:
         """The JSON payload of a stored value."""
-        if not value or value[0] != FORMAT:
-            found = value[0] if value else "nothing"
-            raise EnvelopeBroken(f"{key}: stored in format {found}, this version reads {FORMAT}")
-        try:
-            first = value.index(b"\0", 1)
-            second = value.index(b"\0", first + 1)
-        except ValueError:
-            raise EnvelopeBroken(f"{key}: the stored value has no complete header") from None
-        payload = value[second + 1 :]
-        if second == first + 1:
+        header = read_header(key, value)
+        payload = value[header.end :]
+        key_id = header.key_id
+        if not key_id:
             if self.sealer is not None and self._is_sealed(key):
                 # Whoever can write the database could otherwise put a value of their own in a sealed one's place.
                 raise EnvelopeBroken(f"{key}: the stored value is not sealed, as values of its kind must be")
             return payload
-        key_id = value[first + 1 : second].decode()
         if self.sealer is None:
             raise EnvelopeBroken(f"{key}: sealed with key {key_id!r}, and no sealing keys are configured")
         return self.sealer.unseal(key_id, payload, key.encode())
 
     def _is_sealed(self, key: str) -> bool:
         return any(key.startswith(prefix) for prefix in self.sealed)
+
+
+def read_document(key: str, value: bytes) -> dict[str, Any]:
+    """The document of a value that is not sealed."""
+    header = read_header(key, value)
+    if header.key_id:
+        raise EnvelopeBroken(f"{key}: the stored value is sealed")
+    try:
+        document: dict[str, Any] = msgspec.json.decode(value[header.end :], type=dict[str, Any])
+    except msgspec.MsgspecError:
+        raise EnvelopeBroken(f"{key}: the stored value is no document") from None
+    return document
 
 
 def encode_document(document: Mapping[str, Any]) -> bytes:

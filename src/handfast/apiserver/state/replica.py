@@ -4,6 +4,10 @@
 Reads are linearizable: a default read asks the store for its current revision and waits until the copy has reached it,
 so with two servers on one store a write on one is seen by the very next read on the other. It does not write to the
 store; see `storage`.
+
+The copy begins in the past: it reads the store as it was at the oldest revision that is worth it, and applies what was
+written since. So a client whose watch another process served, or this one before it was started anew, goes on with the next
+event and need not list again.
 """
 
 from __future__ import annotations
@@ -11,43 +15,96 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+import structlog
+
 from handfast import errors
 from handfast.api import objects
 from handfast.apiserver.state import collection as collection_module
 from handfast.apiserver.state import envelope, items
 from handfast.store import protocol
 
-_PAGE = 2000
+# Revisions before now at which a start begins to read. Whoever watches is told every minute how far it came.
+REPLAYED = 50_000
+# SQLite looks through what was written since for each page of the past: 100,000 objects with 50,000 writes after them took
+# 23 s in pages of 2,000, 5.3 s in these, and 3.5 s without a past.
+_PAGE = 20_000
+# How often the past may be compacted by somebody else while it is read.
+_TRIES = 3
+_log = structlog.get_logger("handfast.replica")
 
 
 class Replica:
     """Every collection, and how far the copy has come. Versions here are resource versions (offset included)."""
 
-    def __init__(self, store: protocol.Store, envelopes: envelope.Envelopes) -> None:
+    def __init__(self, store: protocol.Store, envelopes: envelope.Envelopes, *, shared: bool = False) -> None:
         self._store = store
+        # Whether other processes write to the store as well.
+        self._shared = shared
         self._envelopes = envelopes
         self._collections: dict[str, collection_module.Collection] = {}
         self._waiters: list[tuple[int, asyncio.Future[None]]] = []
         self.version = 0
+        # How far the copy had come when it began to follow.
         self.start = 0
+        # The oldest version that a watch may resume from.
+        self._remembered = 0
         self.on_batch: list[Callable[[], None]] = []
         self.failed: BaseException | None = None
 
     async def load(self) -> None:
-        """Read the whole store at one revision."""
+        """Read the whole store as it was, then what was written since; only the present where the past cannot be read."""
+        now = await self._store.current_revision()
+        oldest = min(now, max(1, now - REPLAYED, await self._store.floor()))
+        for _ in range(_TRIES):
+            try:
+                await self._load_since(oldest, now)
+            except protocol.Compacted as error:
+                # The floor is learned, not assumed: others compact as well.
+                oldest = min(now, max(error.floor, oldest + 1))
+            except errors.Refused as error:
+                # Sealed with a key that was taken away since, say. If what cannot be read is there still, this start fails below.
+                _log.warning(
+                    "past events are not readable: watches begin anew", reason=error.reason, error=error.message
+                )
+                break
+            else:
+                return
+        await self._load_since(now, now)
+
+    async def _load_since(self, oldest: int, now: int) -> None:
+        self._collections.clear()
         offset = self._store.epoch_offset
-        revision = await self._store.current_revision()
-        self.start = self.version = revision + offset
+        self._remembered = self.version = oldest + offset
         after = ""
         while True:
-            page = await self._store.list_at("", revision=revision, after=after, limit=_PAGE)
+            page = await self._store.list_at("", revision=oldest, after=after, limit=_PAGE)
             for entry in page.entries:
                 collection, namespace, name = self._located(entry.key)
                 payload = self._envelopes.open(entry.key, entry.value)
                 collection.load(items.Item(namespace, name, entry.revision + offset, payload))
             if not page.more:
-                return
+                break
             after = page.entries[-1].key
+        await self._replay(oldest, now, offset)
+        self.start = self.version
+
+    async def _replay(self, oldest: int, now: int, offset: int) -> None:
+        """Apply what was written after `oldest`, at least up to `now`; nobody listens yet."""
+        if oldest >= now:
+            return
+        watch = self._store.watch("", after=oldest)
+        try:
+            while self.version < now + offset:
+                events, revision = await watch.next()
+                for event in events:
+                    self._apply(event, offset)
+                self.version = max(self.version, revision + offset)
+        finally:
+            watch.close()
+
+    def is_foreign(self, version: int) -> bool:
+        """Whether what was written at this version may be another process's work, perhaps an older program's."""
+        return self._shared or version <= self.start
 
     async def follow(self) -> None:
         """Apply the store's events for ever; the caller runs it as a task and ends it by cancelling."""
@@ -101,7 +158,7 @@ class Replica:
         """The collection stored under `prefix` (`group/plural/`)."""
         found = self._collections.get(prefix)
         if found is None:
-            found = self._collections[prefix] = collection_module.Collection(self.start)
+            found = self._collections[prefix] = collection_module.Collection(self._remembered)
         return found
 
     def _located(self, key: str) -> tuple[collection_module.Collection, str, str]:

@@ -16,6 +16,7 @@ from typing import Any
 from handfast.api import jsonpath, kinds, objects, status
 from handfast.api.custom import definitions
 from handfast.apiserver import identity, uids
+from handfast.apiserver.strategy import services
 from handfast.rules.machines import source_address
 
 # No vowels and no look-alikes, so that generated names spell nothing: the alphabet Kubernetes uses.
@@ -27,6 +28,8 @@ _SYSTEM_METADATA = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGr
 _SCHEDULED = "PodScheduled"
 _REPLICAS = ".spec.replicas"
 _CSR = ("certificates.k8s.io", "certificatesigningrequests")
+_PODS = ("", "pods")
+_OBSERVED = "observedGeneration"
 _VERDICTS = ("Approved", "Denied")
 # The subresources by which the conditions of a certificate request change.
 _CONDITION_SUBRESOURCES = frozenset({"approval", "status"})
@@ -118,7 +121,7 @@ def prepare_update(kind: kinds.Kind, document: objects.Document, old: objects.Do
     if kind.resource == _CSR:
         _copy_field(document, old, "spec")
     if kind.resource == ("", "services"):
-        _keep_cluster_ip(document, old)
+        services.settle(document, old)
     return document
 
 
@@ -126,16 +129,6 @@ def count_generation(kind: kinds.Kind, document: objects.Document, old: objects.
     """Raise the generation if more than metadata and status changed; asked when defaults are filled in, not before."""
     if kind.has_generation and _spec_changed(kind, document, old):
         document["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
-
-
-def _keep_cluster_ip(document: objects.Document, old: objects.Document) -> None:
-    """A Service keeps its addresses when an update leaves them out, unless it stops having any."""
-    spec, before = document.get("spec"), old.get("spec") or {}
-    if not isinstance(spec, dict) or spec.get("type") == "ExternalName":
-        return
-    for field in ("clusterIP", "clusterIPs"):
-        if field in before and not spec.get(field):
-            spec[field] = before[field]
 
 
 def _copy_field(document: objects.Document, old: objects.Document, field: str) -> None:
@@ -163,7 +156,26 @@ def _status(kind: kinds.Kind, document: objects.Document, old: objects.Document)
         _keep_verdicts(merged, old)
     if kind.resource == definitions.RESOURCE:
         definitions.keep_computed(merged, old)
+    if kind.resource == _PODS:
+        _keep_observed(merged, old)
     return merged
+
+
+def _keep_observed(document: objects.Document, old: objects.Document) -> None:
+    """A Pod's status keeps the generation that was observed, and so does each condition, where a writer does not know the field."""
+    sent, before = jsonpath.mapping(document, "status"), jsonpath.mapping(old, "status")
+    known: dict[str, list[Any]] = {}
+    for row in jsonpath.mappings(before, "conditions"):
+        known.setdefault(jsonpath.text(row, "type"), []).append(row.get(_OBSERVED))
+    document["status"] = _observed(sent, before.get(_OBSERVED))
+    if jsonpath.sequence(sent, "conditions"):
+        # There may be several of one type: in the order in which they stand.
+        rows = [(row, known.get(jsonpath.text(row, "type"))) for row in jsonpath.mappings(sent, "conditions")]
+        document["status"]["conditions"] = [_observed(row, left.pop(0) if left else None) for row, left in rows]
+
+
+def _observed(part: dict[str, Any], before: Any) -> dict[str, Any]:
+    return {**part, _OBSERVED: before} if before and not part.get(_OBSERVED) else dict(part)
 
 
 def _with_free_metadata(document: objects.Document, old: objects.Document) -> objects.Document:

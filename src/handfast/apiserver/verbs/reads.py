@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -50,7 +50,15 @@ class Page:
 class Reader:
     """Answers reads."""
 
-    def __init__(self, store: storage.Storage, clock: clocks.Clock, write_seconds: float = 30.0) -> None:
+    def __init__(
+        self,
+        store: storage.Storage,
+        clock: clocks.Clock,
+        write_seconds: float = 30.0,
+        fresh: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        # What a read waits for: that the copy has everything that was acknowledged before the request came.
+        self._fresh = fresh or store.replica.fresh
         self._write_seconds = write_seconds
         self._storage = store
         self._replica = store.replica
@@ -60,7 +68,7 @@ class Reader:
         if info.query:
             await self._wait(options.resource_version(info))
         else:
-            await self._replica.fresh()
+            await self._fresh()
         item = self._replica.collection(kind.prefix).get(info.space(kind), info.name)
         if item is None:
             raise status.not_found(kind.plural, kind.group, info.name)
@@ -83,7 +91,7 @@ class Reader:
 
     async def _wait(self, version: int | None) -> None:
         if version is None:
-            await self._replica.fresh()
+            await self._fresh()
         elif version > self._replica.version:
             await watch.reach(self._replica, version, self._clock)
 
@@ -95,7 +103,7 @@ class Reader:
         token: options.Continue,
         connection: connection_module.Connection,
     ) -> Page:
-        await self._replica.fresh()
+        await self._fresh()
         collection = self._replica.collection(kind.prefix)
         last = objects.space_and_name(token.start)
         if token.rv == options.INCONSISTENT or collection.changed <= token.rv <= self._replica.version:

@@ -35,9 +35,9 @@ _NOT_OF_STATUS = frozenset({"ownerReferences", "finalizers"})
 _STAMPED = {("certificates.k8s.io", "certificatesigningrequests"): frozenset({"username", "uid", "groups", "extra"})}
 
 
-def started_from(kind: kinds.Kind, item: items.Item, written_before_start: bool) -> objects.Document:
+def started_from(kind: kinds.Kind, item: items.Item, is_foreign: bool) -> objects.Document:
     """A stored object as a write starts from it: a document of one's own. `strategy.custom.stored` says what the flag is for."""
-    return custom.stored(kind, item.document(), written_before_start=written_before_start)
+    return custom.stored(kind, item.document(), is_foreign=is_foreign)
 
 
 def completed(
@@ -98,7 +98,7 @@ def _created(
     """Who owns what of a new object."""
     manager = field_manager(call)
     if kind.resource in _UNRECORDED:
-        return managed_fields.write_entries(managed_fields.read_rows(sent))
+        return managed_fields.write_entries(managed_fields.read_sent(sent))
     return updates.created(
         document,
         sent,

@@ -33,13 +33,13 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import math
 from collections.abc import Callable
 from typing import Any, cast
 
 import msgspec
 
 from handfast.api import conversion, kinds, objects, status
-from handfast.api.codec import bounds
 from handfast.api.custom import definitions
 from handfast.apiserver import calls
 from handfast.apiserver.access import authz
@@ -160,12 +160,12 @@ class Writer:
             if item is None:
                 raise status.not_found(kind.plural, kind.group, name)
             call.weigh(item.body)
-            written_before_start = item.version <= self._storage.replica.start
-            old = await call.work(write_steps.started_from, kind, item, written_before_start)
+            is_foreign = self._storage.replica.is_foreign(item.version)
+            old = await call.work(write_steps.started_from, kind, item, is_foreign)
             _require_version(kind, item, version)
             _require_uid(kind, old["metadata"], uid)
             # 4. complete. Decoding the item again is quicker than copying `old`.
-            wanted = await call.work(_edited, edit, kind, item, written_before_start)
+            wanted = await call.work(_edited, edit, kind, item, is_foreign)
             _require_version(kind, item, str(wanted["metadata"].get("resourceVersion") or ""))
             document = await call.work(write_steps.replaced, call, kind, wanted, old, self._clock.now())
             await self._prepare_definition(call, kind, document)
@@ -195,7 +195,7 @@ class Writer:
         """Have the rules of a custom kind compiled, once for all who write its first objects: they wait here, and nobody is told to come back."""
         async with self._compiling:
             if not custom.is_ready(kind):
-                await call.work_with(bounds.LIGHT_BYTES + 1, custom.make_ready, kind)
+                await call.work_with(lambda: math.inf, custom.make_ready, kind)
         # What is too large to be kept is compiled again for each.
         call.is_heavy = call.is_heavy or not custom.is_ready(kind)
 
@@ -295,8 +295,8 @@ def _require_uid(kind: kinds.Kind, metadata: dict[str, Any], uid: str) -> None:
         raise status.conflict(kind.plural, kind.group, metadata["name"], why)
 
 
-def _edited(edit: Edit, kind: kinds.Kind, item: items.Item, written_before_start: bool) -> objects.Document:
-    return edit(write_steps.started_from(kind, item, written_before_start))
+def _edited(edit: Edit, kind: kinds.Kind, item: items.Item, is_foreign: bool) -> objects.Document:
+    return edit(write_steps.started_from(kind, item, is_foreign))
 
 
 def _write_of(

@@ -3,6 +3,9 @@
 
 Each Event has a timer (`timed`). One that happened again meanwhile is seen to be younger when its timer fires, and gets a
 new one. Whose Event it is, and what it says, is no matter.
+
+One that says to have happened in the future, because a clock was wrong or its writer would have it stay for ever, ends an hour
+after it was found so, on the clock that nobody can set; if it is written meanwhile, an hour after that.
 """
 
 from __future__ import annotations
@@ -70,15 +73,28 @@ class EventTTL:
     def __init__(self, client: api.Client, clock: clocks.Clock) -> None:
         self._client = client
         self._clock = clock
+        # Of Events from the future: the version that was found, and when by the monotonic clock.
+        self._found: dict[partial.Key, tuple[str, float]] = {}
+
+    def look_at(self, event: Event) -> datetime.datetime:
+        """When to look at it: in an hour at the latest, because what it says of itself may be wrong."""
+        return min(event.due(), self._clock.now() + TTL)
 
     async def reconcile(self, key: partial.Key) -> datetime.datetime | None:
         namespace, name = key
+        found = self._found.pop(key, ("", 0.0))
         with api.MISSING_OK:
             event = await self._client.view(resources.EVENTS, name, _events, namespace=namespace)
+            meta, now = event.metadata, self._clock.now()
             due = event.due()
-            if due > self._clock.now():
+            if due > now + TTL:
+                if found[0] != meta.resource_version:
+                    found = (meta.resource_version, self._clock.monotonic())
+                self._found[key] = found
+                due = now + TTL - datetime.timedelta(seconds=self._clock.monotonic() - found[1])
+            if due > now:
                 return due
-            meta = event.metadata
+            self._found.pop(key, None)
             await self._client.delete(
                 resources.EVENTS, name, namespace=namespace, uid=meta.uid, resource_version=meta.resource_version
             )
@@ -89,5 +105,5 @@ def build(context: loop.Context) -> loop.Controller[partial.Key]:
     handler = EventTTL(context.client, context.clock)
     controller: loop.Controller[partial.Key] = loop.Controller(NAME, handler.reconcile, clock=context.clock, workers=2)
     source = watch.Source(resource=resources.EVENTS, view=Event)
-    timed.follow(context, controller, source, lambda item: item.metadata.key, Event.due)
+    timed.follow(context, controller, source, lambda item: item.metadata.key, handler.look_at)
     return controller

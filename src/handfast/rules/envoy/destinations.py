@@ -4,7 +4,8 @@
 1. A cluster of requests has endpoints with an identity in TLS, and those without, or which speak no HTTP, in plaintext. One of tunnels has them all in plaintext.
 2. Where an identity is required, there is nobody in plaintext: no tunnel, no name of DNS, no endpoint without one. The cluster stays, and says why.
 3. What leads back to this workload is called with an identity, or not at all.
-4. A destination that is asleep has no endpoints, and no TLS: it costs next to nothing until somebody calls it again.
+4. A destination that nobody is behind, or that is asleep, has no TLS: it costs next to nothing until somebody calls it again. Nor does it follow endpoints:
+   Envoy tells the next ones to the cluster that goes, too, a moment before the one with TLS takes its place, and would speak to them in plaintext.
 """
 
 from __future__ import annotations
@@ -61,8 +62,10 @@ def documents(name: str, standing: Standing, mode: Mode) -> Documents:
         identity_headers=mode.identity_headers,
         why=_why(standing, mode),
     )
-    # 4. no TLS where there is nobody
-    form = outbound.cluster if rows and not is_tunnel else outbound.tunnel
+    # 4. neither TLS nor endpoints where there is nobody
+    if not rows and not is_tunnel:
+        return [(resources.Kind.CLUSTER, outbound.empty(destination))]
+    form = outbound.tunnel if is_tunnel else outbound.cluster
     return [
         (resources.Kind.CLUSTER, form(destination)),
         (resources.Kind.ENDPOINTS, outbound.endpoints(name, rows)),

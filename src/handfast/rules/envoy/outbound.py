@@ -168,6 +168,17 @@ def tunnel(destination: Destination) -> resources.Document:
     }
 
 
+def empty(destination: Destination) -> resources.Document:
+    """A cluster that has no endpoints, and takes none: those that come are for the cluster that takes its place."""
+    return {
+        **_called(destination),
+        "type": "STATIC",
+        "load_assignment": {"cluster_name": destination.name},
+        "connect_timeout": "1s",
+        "metadata": _why(destination.why),
+    }
+
+
 def by_dns(destination: Destination, host: str, port: int) -> resources.Document:
     """A cluster of what DNS says, in plaintext."""
     endpoint = {"endpoint": {"address": resources.address(host, port)}}

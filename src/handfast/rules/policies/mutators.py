@@ -116,7 +116,7 @@ class Mutator(verdicts.Judge):
     def _values(self, data: Mapping[str, Any], budget: Budget) -> verdicts.Values:
         budget.require()
         values = verdicts.Values(data, has_params=self.has_params)
-        budget.hand_over(values.size)
+        budget.hand_over(values.sizes.size)
         return values
 
     def _changed(
@@ -150,8 +150,8 @@ def _patched(document: objects.Document, operations: list[dict[str, Any]]) -> ob
         return document  # 3. a test that fails: nothing is changed
 
 
-def _bound(made: Any) -> None:
-    encoded = _encode(made)
+def _bound(mutation: Any) -> None:
+    encoded = _encode(mutation)
     # 7. so many values, and so many bytes
     if len(encoded) > MAX_PATCH or bounds.values(encoded, MAX_VALUES) > MAX_VALUES:
         raise NotMutated(f"the patch has more than {MAX_VALUES} values, or {MAX_PATCH} bytes")

@@ -6,7 +6,8 @@
 2. Each validation is true. One that is false is a finding, with the words of its messageExpression, its message, or itself.
 3. What cannot be evaluated, costs too much or does not compile is a finding too, unless the failure policy is Ignore.
 4. With several params, each is judged on its own, and each has to hold.
-5. One write is given `MAX_EVALUATIONS` evaluations, whatever policies, bindings and params there are. Then it is over.
+5. One write is given `MAX_EVALUATIONS` evaluations, and `MAX_COST` for all of them, whatever policies, bindings and params there are.
+   Then it is over.
 
 Whether a finding denies, warns or is written down is the binding's to say, and the server's to do.
 
@@ -15,25 +16,29 @@ Whether a finding denies, warns or is written down is the binding's to say, and 
 | who writes what a policy forbids | an object on which its expression fails | have it pass | 3 | test_what_cannot_be_evaluated_is_refused |
 | … | an object so large that evaluating would take seconds | hold the server | `expressions` 3 | test_an_object_that_is_too_large_is_an_error |
 | … | many params | hold the server | 5 | test_one_write_has_so_many_evaluations |
+| … | a text of a megabyte, and many policies | hold the server | 5 | test_the_evaluations_of_one_write_cost_so_much_and_no_more |
+| … | a list of thousands, and a policy that filters it | hold the server | `expressions` 3 | test_an_object_whose_lists_are_too_long_is_an_error |
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
-
-import msgspec
 
 from handfast.api.cel import engine, estimate, expressions
 from handfast.rules.policies import configurations
 
 MAX_EVALUATIONS: Final = 2000
+# Ten times what one may cost: about a second, aside.
+MAX_COST: Final = 10 * expressions.MAX_COST
+# What is evaluated where the write arrived: some 5 ms.
+LIGHT_COST: Final = 500_000
 _MAX_WORDS: Final = 5 << 10
 SPENT: Final = "validation failed due to running out of cost budget, no further validation rules will be run"
 _MAX_NOTE: Final = 10 << 10
 UNAVAILABLE: Final = f"CEL is not evaluated by this server: {engine.INSTALL}"
-_encode = msgspec.json.Encoder().encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,18 +61,20 @@ class Verdict:
 
 
 class Budget:
-    """How many evaluations a write may still have."""
+    """How many evaluations a write may still have, and what they may cost."""
 
-    def __init__(self, left: int = MAX_EVALUATIONS) -> None:
+    def __init__(self, left: int = MAX_EVALUATIONS, cost: float = MAX_COST) -> None:
         self._left = left
+        self._cost = cost
 
     @property
     def is_spent(self) -> bool:
-        return self._left < 0
+        return self._left < 0 or self._cost < 0
 
-    def spend(self) -> None:
+    def spend(self, cost: float) -> None:
         self._left -= 1
-        if self._left < 0:  # 5. so many and no more
+        self._cost -= cost
+        if self.is_spent:  # 5. so many, so much, and no more
             raise engine.TooCostly(SPENT)
 
 
@@ -75,15 +82,18 @@ class Values:
     """The values that expressions see; handed to the evaluator once for all of them."""
 
     def __init__(self, data: Mapping[str, Any], *, has_params: bool) -> None:
-        self.size = len(_encode(data))
+        self.sizes = expressions.Sizes(data)
         names = expressions.names(has_params=has_params)
         self._values = engine.environment(*names).values({name: data.get(name) for name in names})
 
     def of(self, expression: expressions.Expression, budget: Budget) -> Any:
         """Raises `NotEvaluated`."""
-        budget.spend()
-        if self.size > expression.largest:
-            raise engine.TooCostly(f"call cost exceeds limit for values of {self.size} bytes")
+        try:
+            cost = expression.price(self.sizes)
+        except engine.TooCostly:
+            budget.spend(0)  # it was looked at
+            raise
+        budget.spend(cost)
         return expression.program.evaluate(self._values)
 
 
@@ -117,9 +127,22 @@ def _compiled(part: Part) -> expressions.Expression:
     return expressions.compiled(part.text, part.variables, has_params=part.has_params, kind=part.kind)
 
 
-def cold(conditions: Sequence[tuple[str, str]]) -> int:
-    """How many characters of the match conditions of a webhook have to be compiled."""
-    return sum(len(text) for _name, text in conditions if Part(text, (), False, "bool") not in _kept)
+def price(conditions: Sequence[tuple[str, str]], sizes: expressions.Sizes) -> float:
+    """What the match conditions of a webhook cost on values of such sizes, `LIGHT_COST` being what may be done at once."""
+    return _price([Part(text, (), False, "bool") for _name, text in conditions], sizes)
+
+
+def _price(parts: Iterable[Part], sizes: expressions.Sizes) -> float:
+    cost = 0.0
+    for part in parts:
+        expression = _kept.peek(part)
+        if expression is None:
+            return math.inf  # it has to be compiled first
+        try:
+            cost += expression.price(sizes)
+        except engine.TooCostly:
+            continue  # it is not evaluated
+    return cost
 
 
 class Judge:
@@ -129,9 +152,9 @@ class Judge:
         self.policy = policy
         self.has_params = policy.param_kind is not None
 
-    def cold(self) -> int:
-        """How many characters have to be compiled before it can judge: 0 for a policy that has judged before."""
-        return sum(len(each.text) for each in self.parts() if each not in _kept)
+    def price(self, sizes: expressions.Sizes) -> float:
+        """What judging costs on values of such sizes; without end if it has to be compiled first."""
+        return _price(self.parts(), sizes)
 
     def prepare(self) -> None:
         """Compile all of it."""

@@ -2,7 +2,7 @@
 """The SQLite engine: a store in one file, owned by one process; the default.
 
 This file puts its parts together and does nothing else: `sqlite.file` opens and checks, `sqlite.writer` commits,
-`sqlite.reader` asks, `sqlite.watch` follows, `sqlite.space` knows how much fits.
+`sqlite.reader` asks, `store.feed` follows, `sqlite.space` knows how much fits.
 
 Reads run on a read-only connection in a thread of their own. They are rare, since the API server answers from its
 copy in memory, but they can be long (the whole store at start-up), and a long one must not stop the event loop. In
@@ -24,22 +24,11 @@ import apsw
 
 from handfast import errors
 from handfast.runtime import clock as clocks
+from handfast.store import feed as feeds
 from handfast.store import protocol
-from handfast.store.sqlite import (
-    file as sqlite_file,
-)
-from handfast.store.sqlite import (
-    reader,
-    writer,
-)
-from handfast.store.sqlite import (
-    space as sqlite_space,
-)
-from handfast.store.sqlite import (
-    watch as sqlite_watch,
-)
-
-EPOCH = 10**9
+from handfast.store.sqlite import file as sqlite_file
+from handfast.store.sqlite import reader, schema, writer
+from handfast.store.sqlite import space as sqlite_space
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -68,11 +57,16 @@ class SqliteStore:
     def __init__(self, file: sqlite_file.OpenFile, space: sqlite_space.Space) -> None:
         self._file = file
         self._space = space
+        self._identity = file.identity
         self._epoch_offset = file.state.epoch_offset
         self._closing: asyncio.Future[None] | None = None
         self._reads = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix="handfast-store-reader")
-        self._feed = sqlite_watch.Feed(file.state.revision, self._history)
+        self._feed = feeds.Feed(file.state.revision, self._history)
         self._writer = writer.Writer(file, space, self._publish)
+
+    @property
+    def identity(self) -> str:
+        return self._identity
 
     @property
     def epoch_offset(self) -> int:
@@ -82,15 +76,18 @@ class SqliteStore:
         """From memory: this process owns the file, and a write is acknowledged after the number has moved."""
         return self._feed.revision
 
+    async def floor(self) -> int:
+        return (await self._read(schema.read_state)).floor
+
     async def get(self, key: str) -> protocol.Entry | None:
-        _check_key(key)
+        protocol.require_key(key)
         entry, seen = await self._read(reader.get, key)
         await self._feed.reached(seen)
         return entry
 
     async def list_at(self, prefix: str, *, revision: int = 0, after: str = "", limit: int = 0) -> protocol.Page:
-        _check_text(prefix)
-        _check_text(after)
+        protocol.require_text(prefix)
+        protocol.require_text(after)
         if limit < 0:
             raise errors.Misuse(f"limit: {limit} is negative; 0 means no limit")
         query = reader.ListQuery(prefix, revision, after, limit)
@@ -99,21 +96,21 @@ class SqliteStore:
         return page
 
     async def create(self, key: str, value: bytes) -> int:
-        _check_key(key)
+        protocol.require_key(key)
         return await self._writer.submit(lambda transaction: transaction.create(key, value), len(value), adds=True)
 
     async def update(self, key: str, value: bytes, *, expected: int, removing: bool = False) -> int:
-        _check_key(key)
+        protocol.require_key(key)
         return await self._writer.submit(
             lambda transaction: transaction.update(key, value, expected), len(value), adds=not removing
         )
 
     async def delete(self, key: str, *, expected: int) -> int:
-        _check_key(key)
+        protocol.require_key(key)
         return await self._writer.submit(lambda transaction: transaction.delete(key, expected))
 
-    def watch(self, prefix: str, *, after: int) -> sqlite_watch.LogWatch:
-        _check_text(prefix)
+    def watch(self, prefix: str, *, after: int) -> feeds.LogWatch:
+        protocol.require_text(prefix)
         self._check_open()
         return self._feed.watch(prefix, after)
 
@@ -127,14 +124,24 @@ class SqliteStore:
             pass
         return floor
 
-    async def raise_epoch(self, by: int = EPOCH) -> int:
-        """After a restore, before serving: move all resource versions past any that were given out before.
-
-        The floor rises to now, so that every older watch and continued list gets Compacted. Returns the offset.
-        """
+    async def raise_epoch(self, by: int = protocol.EPOCH, *, above: int = 0) -> int:
         if by <= 0:
             raise errors.Misuse(f"by: {by} is not positive; the epoch offset is only ever raised")
-        return await self._writer.submit(lambda transaction: transaction.raise_epoch(by))
+        return await self._writer.submit(lambda transaction: transaction.raise_epoch(by, above))
+
+    async def take_identity(self, identity: str) -> None:
+        if not identity:
+            raise errors.Misuse("identity: must not be empty")
+        await self._writer.submit(lambda transaction: transaction.take_identity(identity))
+        self._identity = identity
+
+    async def note(self, name: str) -> str | None:
+        return await self._read(schema.read_note, name)
+
+    async def set_note(self, name: str, text: str | None) -> None:
+        if name == schema.IDENTITY:
+            raise errors.Misuse("name: the identity of a store is given once")
+        await self._writer.submit(lambda transaction: transaction.set_note(name, text), len(text or ""))
 
     async def stats(self) -> reader.Stats:
         answer = await self._read(reader.stats, self._file.size())
@@ -166,7 +173,7 @@ class SqliteStore:
         self._epoch_offset = commit.state.epoch_offset
         self._feed.publish(commit.state.revision, commit.events)
 
-    async def _history(self, prefix: str, after: int) -> reader.History:
+    async def _history(self, prefix: str, after: int) -> feeds.History:
         history = await self._read(reader.history, prefix, after)
         await self._feed.reached(history.revision)
         return history
@@ -180,16 +187,3 @@ class SqliteStore:
             return await loop.run_in_executor(self._reads, lambda: question(self._file.reading, *args, **kwargs))
         except apsw.Error as error:
             raise sqlite_file.unavailable(self._file.path, error) from error
-
-
-def _check_key(key: str) -> None:
-    if not key:
-        raise errors.Misuse("key: must not be empty")
-    _check_text(key)
-
-
-def _check_text(text: str) -> None:
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise errors.Misuse(f"key or prefix {text!r}: not encodable as UTF-8") from error

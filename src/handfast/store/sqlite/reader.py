@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
 import apsw
 
-from handfast.store import protocol
+from handfast.store import feed, protocol
 from handfast.store.sqlite import schema
 
 HISTORY_EVENTS = 1000
@@ -43,20 +43,11 @@ SELECT log.key, log.value, log.rev, log.create_rev FROM then_current CROSS JOIN 
 ORDER BY then_current.key
 """
 _HISTORY: Final = """
-SELECT rev, key, value, prev_rev FROM log WHERE rev > ?3 AND key >= ?1 AND key < ?2 ORDER BY rev
+SELECT rev, key, value FROM log WHERE rev > ?3 AND key >= ?1 AND key < ?2 ORDER BY rev
 """
 _ENTRY: Final = """
 SELECT cur.key, log.value, cur.rev, cur.create_rev FROM cur JOIN log ON log.rev = cur.rev WHERE cur.key = ?
 """
-
-
-@dataclass(frozen=True, slots=True)
-class History:
-    """Events of a prefix, all there are up to `revision`; `complete` if that was the end of the log."""
-
-    events: Sequence[protocol.Event]
-    revision: int
-    complete: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,20 +97,20 @@ def list_at(connection: apsw.Connection, query: ListQuery) -> tuple[protocol.Pag
     return protocol.Page(entries[: query.limit] if more else entries, revision, more), state.revision
 
 
-def history(connection: apsw.Connection, prefix: str, after: int) -> History:
+def history(connection: apsw.Connection, prefix: str, after: int) -> feed.History:
     """The next events after a revision: a bounded number and size of them, so that a long log is read in pieces."""
     with _snapshot(connection) as state:
         _check_readable(after, state)
         events: list[protocol.Event] = []
         size = 0
         rows = connection.execute(_HISTORY, (*key_range(prefix, ""), after))
-        for revision, key, value, previous in rows:
+        for revision, key, value in rows:
             if len(events) >= HISTORY_EVENTS or size >= HISTORY_BYTES:
                 rows.close(force=True)
-                return History(events, events[-1].revision, complete=False)
-            events.append(protocol.Event(revision, key, value, previous))
+                return feed.History(events, events[-1].revision, complete=False)
+            events.append(protocol.Event(revision, key, value))
             size += len(value or b"")
-        return History(events, state.revision, complete=True)
+        return feed.History(events, state.revision, complete=True)
 
 
 def stats(connection: apsw.Connection, file_bytes: int) -> Stats:

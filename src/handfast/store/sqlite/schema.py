@@ -7,6 +7,7 @@ It does not decide whether a file may be opened: that is `sqlite.file`.
     cur    key -> the log row that holds now; absent keys have none
     meta   schema_version; floor (the compaction floor); swept (how far below it superseded rows are gone);
            epoch_offset
+    notes  name -> text; the note `identity` says which store this is
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from handfast.runtime import files
 
 APPLICATION_ID: Final = 0x48464153
 SCHEMA_VERSION = 1
+IDENTITY: Final = "identity"
 
 # What takes a file of version N to N + 1, inside one transaction. Version 1 is the first there ever was.
 MIGRATIONS: Mapping[int, str] = {}
@@ -47,6 +49,11 @@ CREATE TABLE meta (
     value INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 INSERT INTO meta VALUES ('schema_version', 1), ('floor', 0), ('swept', 0), ('epoch_offset', 0);
+"""
+# Files of before there were notes get them when they are opened: an older program does not mind one table more.
+_NOTES: Final = """
+CREATE TABLE IF NOT EXISTS notes (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;
+INSERT OR IGNORE INTO notes VALUES ('identity', lower(hex(randomblob(16))));
 """
 _FORMAT_VERSIONS_AT: Final = 18
 _WAL_FORMAT: Final = b"\x02\x02"
@@ -81,6 +88,24 @@ def read_state(connection: apsw.Connection) -> State:
     return State(revision=revision, floor=meta["floor"], swept=meta["swept"], epoch_offset=meta["epoch_offset"])
 
 
+def read_note(connection: apsw.Connection, name: str) -> str | None:
+    for (text,) in connection.execute("SELECT value FROM notes WHERE name = ?", (name,)).fetchall():
+        return str(text)
+    return None
+
+
+def identify(connection: apsw.Connection) -> str:
+    """The identity of the store; a file that has none yet gets one."""
+    if not number(connection, "SELECT count(*) FROM sqlite_schema WHERE name = 'notes'"):
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute(_NOTES).fetchall()
+        connection.execute("COMMIT")
+    found = read_note(connection, IDENTITY)
+    if not found:
+        raise apsw.CorruptError("the store has no identity")
+    return found
+
+
 def free_bytes(connection: apsw.Connection) -> int:
     """What the file can take without becoming longer."""
     return number(connection, "PRAGMA freelist_count") * number(connection, "PRAGMA page_size")
@@ -92,6 +117,7 @@ def empty_database() -> bytes:
     try:
         connection.pragma("application_id", APPLICATION_ID)
         connection.execute(_TABLES)
+        connection.execute(_NOTES)
         image = bytearray(connection.serialize("main"))
     finally:
         connection.close()

@@ -11,7 +11,9 @@ It does not deliver events or serve reads (`sqlite.watch`, `sqlite.reader`); it 
    writer would only take the interpreter's lock from others about to write, and commit a part of what belongs together.
 4. Nothing at or above the compaction floor is ever removed. So the log is contiguous there, its last row carries
    the last revision, and a reader that saw the floor below its revision finds every row it needs.
-5. Jobs that add something are refused where there is no space for them: `sqlite.space`. A removal that finds none is tried
+5. A commit that the disk failed to sync is uncertain. This process goes on without it, and the next commit writes over it; but should
+   the process end first, whoever opens the file finds it in the log. One that was not even written is certain not to be.
+6. Jobs that add something are refused where there is no space for them: `sqlite.space`. A removal that finds none is tried
    again with some that was kept for it.
 """
 
@@ -107,11 +109,23 @@ class Transaction:
         self._set("swept", last)
         return self.floor - last
 
-    def raise_epoch(self, by: int) -> int:
-        self.epoch_offset += by
+    def raise_epoch(self, by: int, above: int) -> int:
+        self.epoch_offset = max(self.epoch_offset, above) + by
         self._set("epoch_offset", self.epoch_offset)
         self.raise_floor(self.revision)
         return self.epoch_offset
+
+    def take_identity(self, identity: str) -> int:
+        if schema.number(self._connection, "SELECT count(*) FROM cur"):
+            raise protocol.NotEmpty("a store with entries keeps its identity")
+        return self.set_note(schema.IDENTITY, identity)
+
+    def set_note(self, name: str, text: str | None) -> int:
+        if text is None:
+            self._connection.execute("DELETE FROM notes WHERE name = ?", (name,))
+        else:
+            self._connection.execute("INSERT OR REPLACE INTO notes VALUES (?, ?)", (name, text))
+        return self.revision
 
     def _append(self, key: str, value: bytes | None, previous: int, statement: str, op: str) -> int:
         """Write a row of the log if its precondition holds, else Mismatch."""
@@ -123,7 +137,7 @@ class Transaction:
         if not issued or not self._connection.changes():
             raise protocol.Mismatch(key, reader.entry(self._connection, key))
         self.revision = revision
-        self.events.append(protocol.Event(revision, key, value, previous))
+        self.events.append(protocol.Event(revision, key, value))
         return revision
 
     def _set(self, name: str, value: int) -> None:
@@ -137,7 +151,7 @@ class Job:
     apply: Callable[[Transaction], int]
     future: asyncio.Future[int]
     size: int
-    # 5. Whether it adds something: it is no removal.
+    # 6. Whether it adds something: it is no removal.
     adds: bool
 
 
@@ -164,6 +178,7 @@ class Writer:
         self._path = file.path
         self._state = file.state
         self._in_doubt = False
+        self._committing = False
         self._publish = publish
         self._loop = asyncio.get_running_loop()
         # 3. Jobs of this round of the event loop, handed over together; those that arrived; those being committed.
@@ -228,7 +243,7 @@ class Writer:
         return bool(batch)
 
     def _fitting(self, batch: Sequence[Job]) -> Sequence[Job]:
-        """The batch without what there is no space for (5)."""
+        """The batch without what there is no space for (6)."""
         size = sum(job.size for job in batch if job.adds)
         if self._space.is_plenty(size) or not any(job.adds for job in batch):
             return batch
@@ -266,7 +281,7 @@ class Writer:
             if full and not batch[0].adds and self._make_room():
                 self._commit(batch)
                 return
-            failure = self._space.refuse() if full else sqlite_file.unavailable(self._path, error)
+            failure = self._space.refuse() if full else self._failure(error)
             commit = Commit(self._state, (), [(job, failure) for job in batch])
         else:
             if any(job.adds for job in batch):
@@ -274,8 +289,16 @@ class Writer:
         self._state = commit.state
         self._on_loop(self._settle, commit)
 
+    def _failure(self, error: apsw.Error) -> errors.HandfastError:
+        """What to tell whoever wanted this: that nothing was changed, or that nobody can say (5)."""
+        # The types that come with apsw leave the code out.
+        unwritten = getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_WRITE
+        if self._committing and isinstance(error, apsw.IOError) and not unwritten:
+            return sqlite_file.uncertain(self._path, error)
+        return sqlite_file.unavailable(self._path, error)
+
     def _make_room(self) -> bool:
-        """Give a piece of the reserve to the removal it is kept for (5); false if nothing is left of it."""
+        """Give a piece of the reserve to the removal it is kept for (6); false if nothing is left of it."""
         if not self._space.release():
             return False
         # Folded into the file now, while there is space for it: the log is then written from its beginning again.
@@ -284,6 +307,7 @@ class Writer:
         return True
 
     def _transact(self, batch: Sequence[Job]) -> Commit:
+        self._committing = False
         self._connection.execute("BEGIN IMMEDIATE")
         # 2. after any failure the state is what the disk says
         if self._in_doubt:
@@ -297,6 +321,7 @@ class Writer:
             except errors.Refused as refusal:
                 # An answer like any other; its traceback would hold this frame, and so every job of the batch.
                 outcomes.append((job, refusal.with_traceback(None)))
+        self._committing = True
         self._connection.execute("COMMIT")
         return Commit(transaction.state(), transaction.events, outcomes)
 
@@ -319,9 +344,14 @@ class Writer:
     def _abandon(self) -> None:
         self._accepting = False
         self._hand_over()
-        abandoned = [*self._in_hand, *self._arrived]
+        says = f"{self._path}: the writer has stopped"
+        abandoned = [*self._arrived]
         while not self._queue.empty():
             abandoned.extend(self._queue.get() or ())
         for job in abandoned:
             if not job.future.done():
-                job.future.set_exception(protocol.StoreUnavailable(f"{self._path}: the writer has stopped"))
+                job.future.set_exception(protocol.StoreUnavailable(says))
+        for job in self._in_hand:
+            # It may have been committed before the writer stopped.
+            if not job.future.done():
+                job.future.set_exception(protocol.StoreUncertain(says))

@@ -69,6 +69,42 @@ def test_costly_expressions_are_for_small_objects():
     assert 0 < costly.largest < expressions.SIZES[-1]
 
 
+def test_what_a_text_costs_is_counted():
+    """To count the letters of a megabyte takes a millisecond."""
+    small, large = (expressions.Sizes({"object": "x" * size}) for size in (1000, 1_000_000))
+    counted = expressions.compiled("object.size() > 1")
+    assert counted.price(large) > 100 * counted.price(small)
+
+
+@pytest.mark.parametrize(
+    ("text", "most"),
+    [
+        ("object.list.filter(x, x > 0).size() > 0", 1414),
+        ("size(object.list) + object.list.map(x, 'a' + x + string(1) + x).size() > 0", 1414),
+        ("(object.list + object.list).map(x, x).size() > 0", 707),
+        ("object.list.all(x, x.filter(y, y > 0).size() > 0)", 200),
+        ("object.list.all(x, x > 0)", 100_000),
+        ("cel.bind(a, object.list, a.all(x, x > 0))", 100_000),
+    ],
+)
+def test_lists_that_are_gathered_are_short(text, most):
+    """The evaluator copies what it has gathered in each round: 10,000 elements took 2 s."""
+    expression = expressions.compiled(text)
+    sizes = [expressions.Sizes({"object": {"list": [1] * count}}) for count in (most, most + 1)]
+    assert expression.price(sizes[0]) > 0
+    if most < 100_000:
+        with pytest.raises(engine.TooCostly, match=f"a list or map of {most + 1} elements"):
+            expression.price(sizes[1])
+
+
+@pytest.mark.parametrize(("text", "most"), [("split(',').size() > 0", 400_000), ("split(',').map(x, x) != []", 1414)])
+def test_texts_that_are_cut_are_short(text, most):
+    expression = expressions.compiled(f"object.text.{text}")
+    assert expression.price(expressions.Sizes({"object": {"text": "x" * most}})) > 0
+    with pytest.raises(engine.TooCostly, match=f"a text of {most + 1} letters"):
+        expression.price(expressions.Sizes({"object": {"text": "x" * (most + 1)}}))
+
+
 def test_what_grows_too_large_is_for_small_objects_too():
     grown = "(object.s + object.s).replace('', object.t).size() > 0"
     assert 0 < expressions.compiled(grown).largest < expressions.SIZES[-1]

@@ -163,7 +163,11 @@ def test_replication_controller_takes_labels_from_its_template():
     template = {"metadata": {"labels": {"a": "b"}}}
     document = _applied("", "replicationcontrollers", {"spec": {"template": template}})
     assert document["metadata"]["labels"] == document["spec"]["selector"] == {"a": "b"}
-    assert _applied("", "replicationcontrollers", {}) == {"metadata": {}, "spec": {"replicas": 1}}
+    assert _applied("", "replicationcontrollers", {}) == {
+        "metadata": {},
+        "spec": {"replicas": 1},
+        "status": {"replicas": 0},
+    }
 
 
 def test_a_job_gets_its_counts_and_labels_and_no_selector_before_it_has_a_uid():
@@ -328,3 +332,17 @@ def test_smaller_defaults():
     assert _applied("networking.k8s.io", "ingressclasses", {}) == {}
     template: dict[str, Any] = {"template": {"spec": {"containers": []}}}
     assert _applied("", "podtemplates", template)["template"]["spec"]["restartPolicy"] == "Always"
+
+
+def test_every_built_in_object_that_can_have_a_status_has_one():
+    assert _applied("networking.k8s.io", "networkpolicies", {}).get("status") is None
+    assert _applied("batch", "jobs", {})["status"] == {}
+    budget = {"currentHealthy": 0, "desiredHealthy": 0, "disruptionsAllowed": 0, "expectedPods": 0}
+    assert _applied("policy", "poddisruptionbudgets", {}) == {"status": budget}
+    stored = {"expectedPods": 1, "currentHealthy": None}
+    found = _applied("policy", "poddisruptionbudgets", {"status": stored})
+    assert found == {"status": {**budget, "expectedPods": 1}}
+    assert stored == {"expectedPods": 1, "currentHealthy": None}
+    custom: dict[str, Any] = {"spec": {}}
+    defaults.complete_status(sample_documents.widget(), custom)
+    assert custom == {"spec": {}}

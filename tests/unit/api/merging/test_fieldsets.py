@@ -181,6 +181,17 @@ def test_union_intersection_and_difference_are_those_of_sets():
     assert not FieldSet.parse({"f:a": {}}).intersection(FieldSet.parse({"f:a": {"f:b": {}}}))
 
 
+def test_the_union_of_many_is_that_of_one_after_the_other():
+    sets = [
+        FieldSet.parse({"f:a": {f"f:{number % 3}": {}}, f"f:{number}": {".": {}, "f:x": {}}}) for number in range(9)
+    ]
+    expected = FieldSet()
+    for each in sets:
+        expected = expected.union(each)
+    assert FieldSet.union_of(sets) == expected
+    assert FieldSet.union_of([]) == FieldSet()
+
+
 def test_parents_come_before_what_is_in_them():
     fields = FieldSet.parse({"f:a": {".": {}, "f:x": {}}, "f:b": {"f:c": {}}})
     assert list(fields.paths()) == [("f:a",), ("f:a", "f:x"), ("f:b", "f:c")]

@@ -306,6 +306,17 @@ def test_appliers_that_a_client_writes_down_are_bounded(monkeypatch):
     assert len(update(long, config({"a": "2"}))) == 5
 
 
+def test_a_record_that_nobody_can_have_got_here_is_not_read(monkeypatch):
+    """14,000 entries took more than a second."""
+    rows = [entry(f"m{number}", {"f:data": {"f:k": {}}}) for number in range(managed_fields.MAX_ROWS + 1)]
+    create(config({"a": "1"}), rows[1:])
+    monkeypatch.setattr(managed_fields, "read_row", None)
+    with pytest.raises(status.StatusError, match=r"metadata.managedFields: too many entries \(267, allowed: 266\)"):
+        create(config({"a": "1"}), rows)
+    with pytest.raises(status.StatusError, match="too many entries"):
+        update(made({"a": "1"}), config({"a": "1"}), sent=rows)
+
+
 def test_a_change_of_type_is_a_change_of_all_that_was_there():
     live: dict[str, Any] = {"metadata": {"name": "w"}, "spec": {"a": {"b": 1}, "n": 1}}
     live["metadata"]["managedFields"] = create(live, types=None)

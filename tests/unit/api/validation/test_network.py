@@ -5,8 +5,17 @@ from __future__ import annotations
 
 import pytest
 
-from tests.properties.changed_documents import REMOVED, begin, created, updated
+from handfast.api.validation import validation
+from tests.properties import sample_documents
+from tests.properties.changed_documents import REMOVED, begin, changed, created, updated
 
+EXTERNAL = {
+    "spec|type": "ExternalName",
+    "spec|clusterIP": "",
+    "spec|clusterIPs": [],
+    "spec|ipFamilyPolicy": REMOVED,
+    "spec|externalName": "a.b",
+}
 SLICES = ("discovery.k8s.io", "endpointslices")
 
 
@@ -26,7 +35,7 @@ SLICES = ("discovery.k8s.io", "endpointslices")
             ['spec.ports[1].protocol: Unsupported value: "ICMP": supported values: "S'],
         ),
         ({"spec|ports|1|protocol": ""}, ["spec.ports[1].protocol: Required value"]),
-        ({"spec|ports|1|targetPort": "Bad_"}, ['spec.ports[1].targetPort: Invalid value: "Bad_": must be an IANA']),
+        ({"spec|ports|1|targetPort": "Bad_"}, ['spec.ports[1].targetPort: Invalid value: "Bad_": must contain only']),
         ({"spec|ports|1|targetPort": 70000}, ["spec.ports[1].targetPort: Invalid value: 70000: must be between"]),
         ({"spec|ports|1|targetPort": REMOVED}, []),
         (
@@ -61,11 +70,39 @@ SLICES = ("discovery.k8s.io", "endpointslices")
         (
             {"spec|type": "ExternalName"},
             [
-                "spec.clusterIPs[0]: Forbidden: may not be set for ExternalName services",
+                "spec.clusterIPs: Forbidden: may not be set for ExternalName services",
+                "spec.ipFamilyPolicy: Forbidden: may not be set for ExternalName services",
                 "spec.externalName: Required value",
             ],
         ),
-        ({"spec|type": "ExternalName", "spec|clusterIP": "", "spec|externalName": "db.example.com."}, []),
+        ({**EXTERNAL, "spec|externalName": "db.example.com."}, []),
+        (
+            {"spec|clusterIP": ""},
+            ['spec.clusterIPs: Invalid value: ["10.96.0.1"]: must be empty when `clusterIP` is not'],
+        ),
+        ({"spec|clusterIPs": ["10.96.0.1", "fd00::1"]}, []),
+        (
+            {"spec|clusterIPs": ["10.96.0.1", "10.96.0.2"]},
+            ['spec.clusterIPs: Invalid value: ["10.96.0.1","10.96.0.2"]: may specify no more than one IP for each'],
+        ),
+        (
+            {"spec|clusterIPs": ["10.96.0.1", "fd00::1", "x"]},
+            [
+                'spec.clusterIPs: Invalid value: ["10.96.0.1","fd00::1","x"]: may only hold up to 2 values',
+                'spec.clusterIPs[2]: Invalid value: "x": must be a valid IP address',
+            ],
+        ),
+        (
+            {"spec|clusterIP": "None", "spec|clusterIPs": ["None", "10.96.0.1"]},
+            ['spec.clusterIPs: Invalid value: ["None","10.96.0.1"]: \'None\' must be the first and only value'],
+        ),
+        ({"spec|type": "NodePort", "spec|ports|1|nodePort": 32767}, []),
+        (
+            {"spec|type": "NodePort", "spec|ports|1|nodePort": 80},
+            [
+                "spec.ports[1].nodePort: Invalid value: 80: provided port is not in the valid range. The range of valid ports is 30000-3"
+            ],
+        ),
     ],
 )
 def test_a_wrong_service_has_kubernetes_causes(changes, causes):
@@ -79,8 +116,40 @@ def test_the_address_of_a_service_stays():
         'spec.clusterIPs[0]: Invalid value: ["10.0.0.9"]: may not change once set'
     ]
     assert updated("", "services", {"spec|clusterIP": REMOVED, "spec|clusterIPs": REMOVED}) == []
-    external = {"spec|type": "ExternalName", "spec|clusterIP": "", "spec|externalName": "a.b"}
-    assert updated("", "services", external) == []
+    assert updated("", "services", EXTERNAL) == []
+    assert updated("", "services", {**other, "spec|type": "ClusterIP"}, before=EXTERNAL) == []
+    assert updated("", "services", {"spec|clusterIP": "None", "spec|clusterIPs": ["None"]}) == [
+        'spec.clusterIPs[0]: Invalid value: ["None"]: may not change once set'
+    ]
+
+
+def test_a_service_that_was_made_without_an_address_gets_none_later():
+    none = {"spec|clusterIP": REMOVED, "spec|clusterIPs": REMOVED}
+    kind, document = sample_documents.kind("", "services"), changed("", "services", none)
+    causes = validation.update(kind, changed("", "services", {}), document)
+    assert [cause.message for cause in causes] == ['Invalid value: ["10.96.0.1"]: may not change once set']
+    assert validation.update(kind, changed("", "services", none), document) == []
+
+
+def test_a_second_address_comes_and_goes():
+    two = {"spec|clusterIPs": ["10.96.0.1", "fd00::1"]}
+    assert updated("", "services", two) == []
+    dual = {**two, "spec|ipFamilyPolicy": "PreferDualStack"}
+    one = {"spec|clusterIPs": ["10.96.0.1"]}
+    assert updated("", "services", {**one, "spec|ipFamilyPolicy": "SingleStack"}, before=dual) == []
+    assert updated("", "services", one, before=dual) == [
+        "spec.ipFamilyPolicy: Invalid value: \"PreferDualStack\": must be set to 'SingleStack' when releasing the secondary clusterIP"
+    ]
+    assert updated("", "services", {"spec|clusterIPs": ["10.96.0.1", "fd00::2"]}, before=dual) == [
+        'spec.clusterIPs[1]: Invalid value: ["10.96.0.1","fd00::2"]: may not change once set'
+    ]
+
+
+def test_a_node_port_outside_the_range_stays_where_it_was():
+    before = {"spec|type": "NodePort", "spec|ports|1|nodePort": 80}
+    assert updated("", "services", {}, before=before) == []
+    found = updated("", "services", {"spec|ports|0|nodePort": 81}, before=before)
+    assert begin(found, ["spec.ports[0].nodePort: Invalid value: 81: provided port is not in the valid range."])
 
 
 @pytest.mark.parametrize(

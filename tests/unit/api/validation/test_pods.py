@@ -29,7 +29,7 @@ IN = "spec.containers[0]"
             [f'{IN}.imagePullPolicy: Unsupported value: "Often": supported values: "Always", "IfNotPresent", "Never"'],
         ),
         ({f"{WEB}|terminationMessagePolicy": "X"}, [f'{IN}.terminationMessagePolicy: Unsupported value: "X"']),
-        ({f"{WEB}|ports|0|name": "UP"}, [f'{IN}.ports[0].name: Invalid value: "UP": must be an IANA service name']),
+        ({f"{WEB}|ports|0|name": "uP"}, [f'{IN}.ports[0].name: Invalid value: "uP": must contain only alpha-numeric']),
         ({f"{WEB}|ports|0|containerPort": 0}, [f"{IN}.ports[0].containerPort: Required value"]),
         ({f"{WEB}|ports|0|containerPort": 70000}, [f"{IN}.ports[0].containerPort: Invalid value: 70000: must be be"]),
         ({f"{WEB}|ports|0|hostPort": 70000}, [f"{IN}.ports[0].hostPort: Invalid value: 70000: must be between"]),

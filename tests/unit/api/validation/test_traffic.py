@@ -80,8 +80,8 @@ PEER_SHOWN = "spec.ingress[0].from[0]"
             [f'{SHOWN}.backend: Invalid value: "": cannot set both port name & port number'],
         ),
         (
-            {f"{PATH}|backend|service|port": {"name": "A"}},
-            [f'{SHOWN}.backend.service.port.name: Invalid value: "A"'],
+            {f"{PATH}|backend|service|port": {"name": "aA"}},
+            [f'{SHOWN}.backend.service.port.name: Invalid value: "aA"'],
         ),
         (
             {f"{PATH}|backend|service|port": {"number": 70000}},
@@ -155,7 +155,7 @@ def test_the_controller_of_a_class_stays():
             {f"{PORT}|port": "http"},
             [f"{PORT_SHOWN}.endPort: Invalid value: 90: may not be specified when `port` is non-numeric"],
         ),
-        ({f"{PORT}|port": "A", f"{PORT}|endPort": REMOVED}, [f'{PORT_SHOWN}.port: Invalid value: "A"']),
+        ({f"{PORT}|port": "aA", f"{PORT}|endPort": REMOVED}, [f'{PORT_SHOWN}.port: Invalid value: "aA"']),
         (
             {f"{PORT}|port": 95},
             [f"{PORT_SHOWN}.endPort: Invalid value: 95: must be greater than or equal to `port`"],

@@ -33,6 +33,12 @@ def _write(plural: str, document: Any, **facts: Any) -> plugin.Write:
     )
 
 
+async def _ask(row: plugin.Row, write: plugin.Write, context: plugin.Context) -> None:
+    waiting = row.plugin(write, context)
+    if waiting is not None:
+        await waiting
+
+
 @pytest.fixture
 def context() -> plugin.Context:
     world = admission_world.World()
@@ -40,16 +46,16 @@ def context() -> plugin.Context:
     return world.context
 
 
-def test_a_new_pod_gets_the_defaults(context):
+async def test_a_new_pod_gets_the_defaults(context):
     pod: dict[str, Any] = {"spec": {"containers": [{"name": "main"}]}}
-    limit_ranges.fill_in(_write("pods", pod), context)
+    await _ask(limit_ranges.DEFAULTS, _write("pods", pod), context)
     assert pod["spec"]["containers"][0]["resources"] == {"limits": {"cpu": "1"}}
 
 
 @pytest.mark.parametrize(("plural", "document"), [("pods", POD), ("persistentvolumeclaims", CLAIM)])
-def test_what_is_outside_is_refused(context, plural, document):
+async def test_what_is_outside_is_refused(context, plural, document):
     with pytest.raises(plugin.Refusal) as caught:
-        limit_ranges.admit(_write(plural, document), context)
+        await _ask(limit_ranges.BOUNDS, _write(plural, document), context)
     assert caught.value.why == "OutsideLimitRange"
 
 
@@ -62,6 +68,21 @@ def test_what_is_outside_is_refused(context, plural, document):
         ("pods", POD, {"namespace": "another"}),
     ],
 )
-def test_what_no_range_is_about_is_let_through(context, plural, document, facts):
-    limit_ranges.fill_in(_write(plural, None if document is None else {}, **facts), context)
-    limit_ranges.admit(_write(plural, document, **facts), context)
+async def test_what_no_range_is_about_is_let_through(context, plural, document, facts):
+    await _ask(limit_ranges.DEFAULTS, _write(plural, None if document is None else {}, **facts), context)
+    await _ask(limit_ranges.BOUNDS, _write(plural, document, **facts), context)
+
+
+async def test_what_costs_by_the_container_is_handed_over(context):
+    """A Pod with 1,000 of them took 50 ms, on the event loop."""
+    done = []
+
+    async def work(do: Any, *arguments: Any) -> Any:
+        done.append(do)
+        return do(*arguments)
+
+    pod: dict[str, Any] = {"spec": {"containers": [{"name": "main"}]}}
+    for row in (limit_ranges.DEFAULTS, limit_ranges.BOUNDS):
+        await _ask(row, _write("pods", pod, work=work), context)
+        await _ask(row, _write("pods", pod, work=work, namespace="another"), context)
+    assert len(done) == 2

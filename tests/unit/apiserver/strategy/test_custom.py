@@ -95,7 +95,7 @@ def test_odd_fields_anywhere_in_metadata_are_dropped() -> None:
 def test_built_in_kinds_pass_untouched() -> None:
     document = {"metadata": {"name": "c", "odd": 1}, "odd": 1}
     custom.conform(asked("Strict"), CONFIG_MAP, document)
-    assert custom.stored(CONFIG_MAP, document, written_before_start=False) is document
+    assert custom.stored(CONFIG_MAP, document, is_foreign=False) is document
     assert custom.problems(CONFIG_MAP, document) == []
     assert custom.place_replicas(CONFIG_MAP, document, {}) is document
     assert document == {"metadata": {"name": "c", "odd": 1}, "odd": 1}
@@ -111,16 +111,21 @@ def test_a_row_without_a_schema_keeps_everything() -> None:
 
 def test_a_stored_object_is_brought_up_to_date() -> None:
     old = {**widget(count=1, gone=True), "apiVersion": "example.com/v2"}
-    assert custom.stored(WIDGET, old, written_before_start=False) == {**widget(count=1), "apiVersion": "example.com/v1"}
+    assert custom.stored(WIDGET, old, is_foreign=False) == {**widget(count=1), "apiVersion": "example.com/v1"}
 
 
 def test_what_an_older_server_stored_loses_its_unknown_fields() -> None:
     old = {"metadata": {"name": "c", "odd": 1}, "odd": 1, "data": {"a": "b"}}
-    assert custom.stored(CONFIG_MAP, old, written_before_start=True) == {"metadata": {"name": "c"}, "data": {"a": "b"}}
+    assert custom.stored(CONFIG_MAP, old, is_foreign=True) == {"metadata": {"name": "c"}, "data": {"a": "b"}}
     # Stored as an Event of core, which has fields that the one asked for calls otherwise.
     event = {"apiVersion": "v1", "kind": "Event", "metadata": {"name": "e"}, "count": 1, "message": "m", "odd": 1}
     kept = {key: value for key, value in event.items() if key != "odd"}
-    assert custom.stored(NEWER_EVENT, event, written_before_start=True) == kept
+    assert custom.stored(NEWER_EVENT, event, is_foreign=True) == kept
+
+
+def test_what_an_older_server_stored_without_its_empty_status_has_one() -> None:
+    jobs = next(kind for kind in kinds.builtin() if kind.plural == "jobs")
+    assert custom.stored(jobs, {"metadata": {"name": "j"}}, is_foreign=True)["status"] == {}
 
 
 def test_what_was_wrong_before_may_stay() -> None:

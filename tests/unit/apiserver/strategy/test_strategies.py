@@ -167,3 +167,30 @@ def test_a_stamp_is_the_servers_also_after_a_webhook() -> None:
     # Where it cannot be known, nothing is said.
     strategies.settle_create(kind, document, user)
     assert "extra" not in document["spec"]
+
+
+def test_what_of_a_pod_was_observed_is_kept_where_a_writer_does_not_know_the_field() -> None:
+    ready, other = {"type": "Ready", "status": "True"}, {"type": "Other", "status": "True"}
+    conditions = [{**ready, "observedGeneration": 2}, {**ready, "observedGeneration": 3}, other]
+    old = workload() | {"status": {"observedGeneration": 4, "conditions": conditions}}
+    before = copy.deepcopy(old)
+    sent = workload() | {
+        "status": {"phase": "Running", "conditions": [ready, {**other, "observedGeneration": 5}, ready, ready]}
+    }
+    assert strategies.strategy("status", NOW)(row("pods"), sent, old)["status"] == {
+        "phase": "Running",
+        "observedGeneration": 4,
+        "conditions": [conditions[0], {**other, "observedGeneration": 5}, conditions[1], ready],
+    }
+    told = workload() | {"status": {"observedGeneration": 6}}
+    assert strategies.strategy("status", NOW)(row("pods"), told, old)["status"] == {"observedGeneration": 6}
+    assert old == before
+
+
+def test_the_generation_of_a_pod_counts_changes_of_its_spec() -> None:
+    old: dict[str, Any] = {"metadata": {"name": "w", "generation": 1}, "spec": {"a": 1}, "status": {}}
+    same, other = copy.deepcopy(old), copy.deepcopy(old)
+    same["status"], other["spec"] = {"phase": "Running"}, {"a": 2}
+    strategies.count_generation(row("pods"), same, old)
+    strategies.count_generation(row("pods"), other, old)
+    assert (same["metadata"]["generation"], other["metadata"]["generation"]) == (1, 2)

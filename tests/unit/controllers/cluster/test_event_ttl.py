@@ -43,10 +43,11 @@ def test_an_event_at_the_end_of_time_is_due_then():
 
 async def test_deleted_when_due_and_not_before():
     client, clock = FakeClient(), MovableClock(START)
+    await clock.advance(601)
     client.put("events", "e", "ns", lastTimestamp=T10)
     handler = event_ttl.EventTTL(client, clock)
-    assert clock.left(await handler.reconcile(("ns", "e"))) == 4200.5
-    await clock.advance(4201)
+    assert clock.left(await handler.reconcile(("ns", "e"))) == 3599.5
+    await clock.advance(3600)
     assert await handler.reconcile(("ns", "e")) is None
     assert client.calls == [("delete", "events", "e")]
     assert await handler.reconcile(("ns", "e")) is None
@@ -66,3 +67,33 @@ async def test_an_event_that_happens_again_just_then_stays():
         await handler.reconcile(("ns", "e"))
     assert caught.value.reason == "Conflict"
     assert ("events", "ns", "e") in client.objects
+
+
+async def test_an_event_from_the_future_ends_an_hour_after_it_was_found():
+    """A clock was ahead when it was written, or its writer would have it stay for ever."""
+    client, clock = FakeClient(), MovableClock(START)
+    client.put("events", "e", "ns", lastTimestamp="9999-12-31T23:59:59Z")
+    handler = event_ttl.EventTTL(client, clock)
+    late = msgspec.convert({"lastTimestamp": "9999-12-31T23:59:59Z"}, event_ttl.Event)
+    assert clock.left(handler.look_at(late)) == 3600
+    assert clock.left(await handler.reconcile(("ns", "e"))) == 3600
+    await clock.advance(1800)
+    # Whoever sets the clock makes it no older.
+    clock.set_wall(86400)
+    assert clock.left(await handler.reconcile(("ns", "e"))) == 1800
+    client.put("events", "e", "ns", lastTimestamp="9999-12-31T23:59:58Z")
+    assert clock.left(await handler.reconcile(("ns", "e"))) == 3600
+    await clock.advance(3600)
+    assert await handler.reconcile(("ns", "e")) is None
+    assert client.calls == [("delete", "events", "e")]
+
+
+async def test_events_outlive_a_clock_that_is_set_back_by_no_more_than_an_hour():
+    client, clock = FakeClient(), MovableClock(START)
+    client.put("events", "e", "ns", lastTimestamp=T10)
+    handler = event_ttl.EventTTL(client, clock)
+    clock.set_wall(-365 * 86400)
+    assert clock.left(await handler.reconcile(("ns", "e"))) == 3600
+    await clock.advance(3600)
+    assert await handler.reconcile(("ns", "e")) is None
+    assert ("events", "ns", "e") not in client.objects

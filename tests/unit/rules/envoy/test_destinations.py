@@ -47,7 +47,7 @@ def test_where_an_identity_is_required_nobody_is_called_in_plaintext(standing):
     cluster, hosts, why = told("http/web", standing, require_identity=True)
     assert hosts == (["10.0.0.7"] if MESHED in standing.endpoints else [])
     assert why == outbound_routes.IDENTITY_REQUIRED
-    assert cluster["type"] == "EDS"
+    assert cluster["type"] == ("EDS" if hosts else "STATIC")
     _, hosts, why = told("tcp/web", standing, require_identity=True)
     assert (hosts, why) == ([], outbound_routes.IDENTITY_REQUIRED)
 
@@ -58,6 +58,14 @@ def test_who_is_not_there_says_why_and_has_no_tls():
             cluster, hosts, said = told("http/web", destinations.Standing(why=why), require_identity=required)
             assert (hosts, said) == ([], why)
             assert "transport_socket" not in cluster
+
+
+def test_where_nobody_is_nobody_comes_who_would_be_called_in_plaintext():
+    """Envoy tells endpoints to the cluster that goes, as well as to the one with TLS that takes its place."""
+    ((kind, cluster),) = destinations.documents("http/web", destinations.Standing(), destinations.Mode(certified=True))
+    assert (kind, cluster["type"]) == (KIND.CLUSTER, "STATIC")
+    assert "eds_cluster_config" not in cluster
+    assert "endpoints" not in cluster["load_assignment"]
 
 
 def test_a_name_of_dns_is_looked_up():

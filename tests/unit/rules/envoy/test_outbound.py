@@ -102,7 +102,12 @@ def test_a_connection_has_an_end(meshed):
 
 def test_why_nobody_is_left_is_with_the_cluster():
     reason = destination(why=outbound_routes.IDENTITY_REQUIRED)
-    for cluster in (outbound.cluster(reason), outbound.tunnel(reason), outbound.by_dns(reason, "a.example", 80)):
+    for cluster in (
+        outbound.cluster(reason),
+        outbound.tunnel(reason),
+        outbound.empty(reason),
+        outbound.by_dns(reason, "a.example", 80),
+    ):
         assert cluster["metadata"]["filter_metadata"]["handfast"] == {"why": outbound_routes.IDENTITY_REQUIRED}
 
 

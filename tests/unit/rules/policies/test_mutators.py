@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import copy
+import math
 from typing import Any
 
 import pytest
 
 from handfast.api import status
-from handfast.api.cel import engine
+from handfast.api.cel import engine, expressions
 from handfast.rules.policies import configurations, mutators, verdicts
 
 POD: dict[str, Any] = {
@@ -169,9 +170,10 @@ def test_objects_are_handed_over_so_often_and_no_more():
 def test_it_is_compiled_ahead():
     policy = configurations.policy({"metadata": {"name": "p"}, "spec": {"mutations": [label("ahead"), patch("[]")]}})
     mutator = mutators.Mutator(policy)
-    assert mutator.cold() > 0
+    sizes = expressions.Sizes({"object": POD})
+    assert mutator.price(sizes) == math.inf
     mutator.prepare()
-    assert mutator.cold() == 0
+    assert mutator.price(sizes) < verdicts.LIGHT_COST
 
 
 def test_without_the_evaluator_it_is_an_error(monkeypatch):

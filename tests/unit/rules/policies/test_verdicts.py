@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
 
-from handfast.api.cel import engine
+from handfast.api.cel import engine, expressions
 from handfast.rules.policies import configurations, verdicts
 
 
@@ -138,12 +139,37 @@ def test_a_policy_knows_what_must_be_compiled_first(monkeypatch):
         "auditAnnotations": [{"key": "a", "valueExpression": "'cold' + ''"}],
     }
     cold = verdicts.Judge(configurations.policy({"metadata": {"name": "p"}, "spec": spec}))
-    assert cold.cold() == 16 + 16 + 6 + 6 + 11
+    sizes = expressions.Sizes({"object": {}})
+    assert cold.price(sizes) == math.inf
     with monkeypatch.context() as without:
         without.setattr(engine, "_cel", lambda: None)
         cold.prepare()
-    assert cold.cold() == 55
-    assert verdicts.cold((("a", "object.cold == 1"),)) == 16
+    assert cold.price(sizes) == verdicts.price((("a", "object.cold == 1"),), sizes) == math.inf
     cold.prepare()
+    assert 0 < verdicts.price((("a", "object.cold == 1"),), sizes) < verdicts.LIGHT_COST
     # What does not compile is never ready.
-    assert (cold.cold(), verdicts.cold((("a", "object.cold == 1"),))) == (6, 0)
+    assert cold.price(sizes) == math.inf
+
+
+def test_what_is_not_evaluated_costs_nothing():
+    text = "object.list.filter(x, x > 0).size() > 0"
+    judge(validations=[{"expression": text}], data={"object": {"list": []}})
+    policy = configurations.policy({"metadata": {"name": "p"}, "spec": {"validations": [{"expression": text}]}})
+    warm = verdicts.Judge(policy)
+    prices = [warm.price(expressions.Sizes({"object": {"list": [1] * count}})) for count in (10, 1000, 2000)]
+    assert prices[0] < verdicts.LIGHT_COST < prices[1]
+    assert prices[2] == 0
+
+
+def test_the_evaluations_of_one_write_cost_so_much_and_no_more():
+    """A text of a megabyte has few values; 2,000 evaluations of it took seconds."""
+    data = {"object": {"text": "x" * 1_000_000}}
+    verdict = judge(validations=[{"expression": "object.text.size() > 1"}] * 1500, data=data)
+    assert 0 < len(said(verdict)) < 1400
+    assert "running out of cost budget" in said(verdict)[0]
+
+
+def test_an_object_whose_lists_are_too_long_is_an_error():
+    data = {"object": {"list": [1] * 9000}}
+    (message,) = said(judge(validations=[{"expression": "object.list.filter(x, x > 0).size() > 0"}], data=data))
+    assert "call cost exceeds limit for a list or map of 9000 elements" in message

@@ -8,13 +8,13 @@ import asyncio
 import pytest
 
 from handfast import errors
+from handfast.store import feed as feeds
 from handfast.store import protocol
-from handfast.store.sqlite import engine, reader
-from handfast.store.sqlite import watch as sqlite_watch
+from handfast.store.sqlite import engine
 
 
 def event(revision: int, key: str = "k", value: bytes = b"v") -> protocol.Event:
-    return protocol.Event(revision, key, value, 0)
+    return protocol.Event(revision, key, value)
 
 
 class Script:
@@ -22,20 +22,20 @@ class Script:
 
     def __init__(self, revision: int) -> None:
         self.asked: list[int] = []
-        self.answer: asyncio.Future[reader.History] = asyncio.get_running_loop().create_future()
-        self.feed = sqlite_watch.Feed(revision, self.read)
+        self.answer: asyncio.Future[feeds.History] = asyncio.get_running_loop().create_future()
+        self.feed = feeds.Feed(revision, self.read)
 
-    async def read(self, prefix: str, after: int) -> reader.History:
+    async def read(self, prefix: str, after: int) -> feeds.History:
         self.asked.append(after)
         answer = await self.answer
         self.answer = asyncio.get_running_loop().create_future()
         return answer
 
     def say(self, *revisions: int, upto: int, complete: bool = True) -> None:
-        self.answer.set_result(reader.History([event(revision) for revision in revisions], upto, complete))
+        self.answer.set_result(feeds.History([event(revision) for revision in revisions], upto, complete))
 
 
-async def started(watch: sqlite_watch.LogWatch) -> asyncio.Future[tuple[list[int], int]]:
+async def started(watch: feeds.LogWatch) -> asyncio.Future[tuple[list[int], int]]:
     async def revisions() -> tuple[list[int], int]:
         events, upto = await watch.next()
         return [event.revision for event in events], upto
@@ -88,7 +88,7 @@ async def test_a_failed_read_is_repeated_from_the_same_place() -> None:
 
 @pytest.mark.parametrize("limit", ["PENDING_EVENTS", "PENDING_BYTES"])
 async def test_undelivered_events_are_bounded_and_read_again(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sqlite_watch, limit, 3)
+    monkeypatch.setattr(feeds, limit, 3)
     script = Script(0)
     watch = script.feed.watch("", 0)
     for revision in range(1, 10):
@@ -103,7 +103,7 @@ async def test_undelivered_events_are_bounded_and_read_again(limit: str, monkeyp
 
 
 async def test_more_than_the_bound_during_a_read_means_another_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sqlite_watch, "PENDING_EVENTS", 2)
+    monkeypatch.setattr(feeds, "PENDING_EVENTS", 2)
     script = Script(1)
     watch = script.feed.watch("", 0)
     waiting = await started(watch)
@@ -118,7 +118,7 @@ async def test_more_than_the_bound_during_a_read_means_another_read(monkeypatch:
 
 
 async def test_a_waiting_consumer_is_woken_by_a_commit_beyond_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sqlite_watch, "PENDING_EVENTS", 1)
+    monkeypatch.setattr(feeds, "PENDING_EVENTS", 1)
     script = Script(0)
     waiting = await started(script.feed.watch("", 0))
     script.feed.publish(2, [event(1), event(2)])
@@ -186,7 +186,7 @@ async def test_a_revision_seen_early_is_told_when_it_is_passed_on() -> None:
 async def test_a_consumer_overtaken_by_compaction_is_told(
     store: engine.SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite_watch, "PENDING_EVENTS", 2)
+    monkeypatch.setattr(feeds, "PENDING_EVENTS", 2)
     watch = store.watch("", after=0)
     for n in range(5):
         await store.create(f"k{n}", b"")

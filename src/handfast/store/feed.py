@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Watches of the SQLite engine: history from the log first, then commits as they come, without gap or repetition.
+"""Watches of an engine: history from the store first, then writes as they come, without gap or repetition.
 
-It runs on the event loop's thread only and does not touch the database: it is given a function that reads history.
+It runs on the event loop's thread only and touches no store: it is given a function that reads history.
 
-A watch keeps a bounded number of undelivered events. Beyond that it drops them and reads them from the log again
+A watch keeps a bounded number of undelivered events. Beyond that it drops them and reads them from the store again
 when its consumer asks: a slow consumer costs reads, never memory and never events. Only if compaction has meanwhile
 passed the point it had reached does it end, with `Compacted`.
 """
@@ -12,16 +12,26 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 
 from handfast import errors
 from handfast.store import protocol
-from handfast.store.sqlite import reader
 
 PENDING_EVENTS = 4096
 PENDING_BYTES = 16 * 2**20
 
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """Events of a prefix, all there are up to `revision`; `complete` if that was the end of them."""
+
+    events: Sequence[protocol.Event]
+    revision: int
+    complete: bool
+
+
 # Answers no further than the feed has passed on by then, so that `_head` never lies behind what was read.
-ReadHistory = Callable[[str, int], Awaitable[reader.History]]
+ReadHistory = Callable[[str, int], Awaitable[History]]
 
 
 class Feed:
@@ -32,6 +42,8 @@ class Feed:
         self.read_history = read_history
         self._watches: dict[LogWatch, None] = {}
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
+        # Why there will be no more events.
+        self.ended: protocol.StoreUnavailable | None = None
 
     def watch(self, prefix: str, after: int) -> LogWatch:
         opened = LogWatch(self, prefix, after)
@@ -66,12 +78,13 @@ class Feed:
             self._waiting.append((revision, future))
             await future
 
-    def close(self) -> None:
+    def close(self, why: protocol.StoreUnavailable | None = None) -> None:
+        self.ended = why
         for watch in list(self._watches):
             watch.close()
         for _, future in self._waiting:
             if not future.done():
-                future.set_exception(protocol.StoreUnavailable("the store is closed"))
+                future.set_exception(why or protocol.StoreUnavailable("the store is closed"))
         self._waiting = []
 
 
@@ -133,7 +146,7 @@ class LogWatch:
             else:
                 self._wake = asyncio.get_running_loop().create_future()
                 await self._wake
-        raise protocol.StoreUnavailable("the watch is closed")
+        raise self._feed.ended or protocol.StoreUnavailable("the watch is closed")
 
     async def _catch_up(self) -> Sequence[protocol.Event]:
         """Read from the log, collecting meanwhile what is committed; at its end the two meet, and overlap."""

@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which API servers serve this store: each keeps a Lease in kube-system, and takes its share of budgets by how many there are.
+
+1. A server has its Lease before it accepts a connection, so that the others have made room by then.
+2. Another one counts from when its Lease is seen until that has stood unchanged for `DURATION` on our own clock: clocks need
+   not agree. One that ends removes its Lease.
+3. While our own Lease cannot be renewed, nobody is taken to be gone: we would not see them renew theirs, either.
+4. More than `MOST` count as so many. Whoever may write Leases in kube-system can make budgets small; it can never make them
+   larger than for one server.
+5. Two servers that would have the same name (copies of a machine) notice it at the next renewal: one of them takes another.
+6. The endpoints of the Service `kubernetes` are the addresses of all that count. Every server writes them, by
+   compare-and-swap, and again with each renewal: the last word is the truth.
+7. A Lease that nobody renewed for an hour is removed.
+
+It counts nothing that is asked: `flows` and `serving.gate` do. What else a server says in its Lease, and what follows from it, is
+`announcement`'s. Where the store is this process's own there is nobody to count, and `announcement` keeps the Lease.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import secrets
+import socket
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import structlog
+
+from handfast import errors
+from handfast.api import objects, resources
+from handfast.api.defaulting import defaults
+from handfast.apiserver import announcement, first_objects, identity
+from handfast.apiserver.state import items, storage
+from handfast.apiserver.strategy import strategies
+from handfast.rules import access
+from handfast.runtime import clock as clocks
+from handfast.store import protocol
+
+# Seconds: between two renewals, without one until a server counts no more, and until its Lease is removed.
+RENEW: Final = 10.0
+DURATION: Final = 30
+_FORGOTTEN: Final = 3600.0
+MOST: Final = 64
+NAMESPACE: Final = announcement.NAMESPACE
+# Name and label as Kubernetes' own servers have them.
+PREFIX: Final = announcement.PREFIX
+LABELS: Final = {announcement.LABEL: "kube-apiserver"}
+ADDRESSES: Final = "handfast.dev/api-addresses"
+PORT: Final = "handfast.dev/api-port"
+_TRIES: Final = 5
+_END_SECONDS: Final = 2.0
+_SYSTEM = identity.User("system:apiserver", (access.MASTERS,))
+_log = structlog.get_logger("handfast.peers")
+
+
+class Peers:
+    """This server among those of its store. `on_count` is told how many there are."""
+
+    def __init__(
+        self,
+        store: storage.Storage,
+        clock: clocks.Clock,
+        *,
+        place: str,
+        server: first_objects.Server,
+        on_count: Callable[[int], None],
+        announcer: announcement.Announcer,
+    ) -> None:
+        self._storage = store
+        self._clock = clock
+        self._server = server
+        self._on_count = on_count
+        self._announcer = announcer
+        host = socket.gethostname()
+        digest = hashlib.sha256(f"{host}\0{place}\0{server.port}".encode()).hexdigest()
+        self.name = PREFIX + digest[:26]
+        self._holder = f"{self.name}_{secrets.token_hex(8)}"
+        self._announced = False
+        # The others: the state of their Lease, and since when it is that one.
+        self._others: dict[str, tuple[items.Item, float]] = {}
+        self._leases = store.replica.collection(resources.LEASES.prefix)
+        self.count = 1
+
+    def load(self) -> None:
+        """Take in the Leases that are there, and follow them."""
+        for item in self._leases.snapshot(NAMESPACE):
+            self._note(item)
+        self._leases.listen(self, self._changed)
+
+    async def begin(self) -> None:
+        """Be one of them, before anything is served."""
+        # 1. the Lease is there first, unless the store takes no writes
+        try:
+            await self._announce()
+        except protocol.StoreFull as error:
+            _log.warning("the Lease of this server is not written", reason=error.reason, error=error.message)
+        self._judge()
+
+    async def run(self) -> None:
+        """Renew for ever; the caller runs it as a task."""
+        while True:
+            await self._clock.sleep(RENEW)
+            try:
+                await self._announce()
+                self._judge()
+                await self._tidy()
+                await self.publish()
+            except errors.HandfastError as error:
+                # 3. nobody is taken to be gone
+                _log.warning("the Lease of this server is not renewed", reason=error.reason, error=error.message)
+
+    async def end(self) -> None:
+        """Be no more one of them."""
+        self._leases.forget(self)
+        item = self._leases.get(NAMESPACE, self.name)
+        if item is None or _holder(item) != self._holder:
+            return
+        # Where the store does not answer, the others notice by themselves.
+        with contextlib.suppress(errors.HandfastError, TimeoutError):
+            async with asyncio.timeout(_END_SECONDS):
+                await self._storage.delete(resources.LEASES, item)
+
+    async def publish(self) -> None:
+        """Have the Service's endpoints be those of all servers."""
+        # 6. the addresses of all that count
+        others = [_server(item) for item, _ in self._others.values()]
+        servers = [self._server, *(each for each in others if each is not None)]
+        await first_objects.ensure(self._storage, self._clock, sorted(set(servers)))
+
+    # --- our own
+
+    async def _announce(self) -> None:
+        for _ in range(_TRIES):
+            item = await self._storage.find(resources.LEASES, NAMESPACE, self.name)
+            # 5. somebody else has our name
+            if item is not None and self._announced and _holder(item) != self._holder:
+                _log.warning("another API server has the name of this one", lease=self.name)
+                self.name = PREFIX + secrets.token_hex(13)
+                self._note(item)
+                item = None
+            try:
+                await self._write(item)
+            except protocol.Mismatch:
+                continue
+            self._announced = True
+            return
+
+    async def _write(self, item: items.Item | None) -> None:
+        now = objects.micro_timestamp(self._clock.now())
+        spec = {"holderIdentity": self._holder, "leaseDurationSeconds": DURATION, "renewTime": now}
+        place = {ADDRESSES: ",".join(self._server.addresses), PORT: str(self._server.port)}
+        described = await self._announcer.said() | place
+        if item is not None:
+            document = item.document()
+            document["metadata"] |= {"labels": dict(LABELS), "annotations": described}
+            document["spec"] = spec
+            written = await self._storage.replace(resources.LEASES, document, item)
+        else:
+            kind = resources.LEASES
+            metadata = {"name": self.name, "labels": dict(LABELS), "annotations": described}
+            document = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, "spec": spec}
+            strategies.prepare_create(kind, document, NAMESPACE, _SYSTEM, self._clock.now())
+            defaults.apply(kind, document)
+            written = await self._storage.create(kind, document)
+        await self._storage.replica.reached(written.version)
+        await self._announcer.decide()
+
+    # --- the others
+
+    def _changed(self, change: items.Change) -> None:
+        before, after = change.before, change.after
+        if after is not None:
+            self._note(after)
+        elif before is not None and before.namespace == NAMESPACE:
+            self._others.pop(before.name, None)
+        self._tell()
+
+    def _note(self, item: items.Item) -> None:
+        if item.namespace == NAMESPACE and item.name.startswith(PREFIX) and item.name != self.name:
+            self._others[item.name] = (item, self._clock.monotonic())
+
+    def _judge(self) -> None:
+        """Leave out those whose Lease has stood for too long."""
+        now = self._clock.monotonic()
+        # 2. unchanged for too long, on our own clock
+        for name, (_, since) in tuple(self._others.items()):
+            if now - since >= DURATION or name == self.name:
+                del self._others[name]
+        self._tell()
+
+    def _tell(self) -> None:
+        count = min(MOST, 1 + len(self._others))
+        if count != self.count:
+            self.count = count
+            _log.info("API servers that share the store", count=count)
+            self._on_count(count)
+
+    async def _tidy(self) -> None:
+        # 7. nobody renewed it
+        for item in self._leases.snapshot(NAMESPACE):
+            if item.name.startswith(PREFIX) and self._is_forgotten(item):
+                with contextlib.suppress(protocol.Mismatch):
+                    await self._storage.delete(resources.LEASES, item)
+
+    def _is_forgotten(self, item: items.Item) -> bool:
+        if item.name == self.name or item.name in self._others:
+            return False
+        spec = item.document().get("spec") or {}
+        try:
+            renewed = objects.parse_timestamp(str(spec.get("renewTime")))
+        except ValueError:
+            return False
+        return (self._clock.now() - renewed).total_seconds() > _FORGOTTEN
+
+
+def _holder(item: items.Item) -> str:
+    return str((item.document().get("spec") or {}).get("holderIdentity") or "")
+
+
+def _server(item: items.Item) -> first_objects.Server | None:
+    """Where the server of a Lease is to be reached, if that can be read."""
+    annotations = item.document()["metadata"].get("annotations") or {}
+    addresses: Sequence[str] = str(annotations.get(ADDRESSES) or "").split(",")
+    with contextlib.suppress(ValueError):
+        return first_objects.Server(tuple(addresses), int(annotations.get(PORT) or ""))
+    return None

@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether the store that this server is to serve is the one it knows, and no older copy of it.
+
+What the server has seen is in a file of its data directory: the store's identity, its epoch offset, how far it had come, and
+a witness, which is a note that this server left in the store. Before anything is served:
+
+1. A store that was sealed with keys that are not ours is another cluster's: refused.
+2. So is one with another identity, unless it has no objects: then it was begun anew, and its epoch is raised.
+3. An epoch that was raised since is enough: nothing under it was ever given out by us.
+4. An epoch lower than ours, a revision lower than ours, or a store without our witness: its history went back, or is
+   another. The epoch is raised, past the greatest one that was seen.
+5. A new witness is left before the file names it, and the old one goes after that: whenever the server is killed, the file
+   names one that is there.
+
+A server without such a file has seen nothing, and believes what it finds. A restore of the data directory and the store
+together is not noticed: nothing is left that knows better.
+
+| who | holding | tries | stopped by | shown in tests/unit/apiserver/state/test_lineage.py |
+|---|---|---|---|---|
+| an operator, by mistake | another cluster's prefix | serve its objects with other keys | 1, 2 | test_a_store_of_another_cluster_is_refused |
+| whoever restores a backup | an older copy of the store | have versions given out twice | 4 | test_a_store_that_went_back_gets_a_new_epoch |
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import pathlib
+import secrets
+from typing import Final
+
+import msgspec
+import structlog
+
+from handfast import errors
+from handfast.apiserver.state import envelope
+from handfast.runtime import clock as clocks
+from handfast.runtime import files
+from handfast.store import epochs, protocol
+
+# How much of its history a store can lose unnoticed while no server of it runs.
+INTERVAL: Final = 60.0
+_FILE_BYTES: Final = 64 << 10
+# A text that whoever has the keys can open.
+_SEALED: Final = "sealed"
+_PLACE: Final = b"handfast/notes/sealed"
+_log = structlog.get_logger("handfast.store")
+
+
+class _Seen(msgspec.Struct, frozen=True, rename="camel"):
+    identity: str
+    epoch_offset: int
+    revision: int
+    witness: str
+
+
+class Lineage:
+    """What this server has seen of its store, and what it concludes."""
+
+    def __init__(self, store: protocol.Store, path: pathlib.Path, sealer: envelope.Sealer) -> None:
+        self._store = store
+        self._path = path
+        self._sealer = sealer
+        self._seen: _Seen | None = None
+
+    async def begin(self) -> str:
+        """Before anything is served; why the epoch was raised, or nothing."""
+        seen = await asyncio.to_thread(self._read)
+        # 1. sealed with keys of ours
+        await self._require_own_seal()
+        why = "" if seen is None else await self._difference(seen)
+        if seen is not None and why:
+            offset = await self._store.raise_epoch(above=seen.epoch_offset)
+            await self._store.set_note(epochs.SERVER_NOTE, f"{offset}: {why}")
+            _log.warning("the epoch of the store was raised", why=why, offset=offset)
+        try:
+            await self._leave_witness(seen)
+        except errors.Unavailable as error:
+            # No space, say: what was left before still holds.
+            self._seen = seen
+            _log.warning("the store keeps its old witness", reason=error.reason, error=error.message)
+        return why
+
+    async def _leave_witness(self, seen: _Seen | None) -> None:
+        if await self._store.note(_SEALED) is None:
+            name, value = self._sealer.seal(b"handfast", _PLACE)
+            await self._store.set_note(_SEALED, f"{name}:{base64.b64encode(value).decode()}")
+        # 5. a new witness, then the file, then the end of the old one
+        witness = secrets.token_hex(8)
+        await self._store.set_note(f"witness/{witness}", "seen")
+        revision = await self._store.current_revision()
+        await self._remember(_Seen(self._store.identity, self._store.epoch_offset, revision, witness))
+        if seen is not None:
+            await self._store.set_note(f"witness/{seen.witness}", None)
+
+    async def seen(self, revision: int) -> None:
+        """Remember how far the store has come."""
+        if self._seen is not None and revision > self._seen.revision:
+            await self._remember(msgspec.structs.replace(self._seen, revision=revision))
+
+    async def keep(self, clock: clocks.Clock) -> None:
+        """Remember it for ever; the caller runs it as a task."""
+        while True:
+            await clock.sleep(INTERVAL)
+            try:
+                await self.seen(await self._store.current_revision())
+            except errors.Unavailable as error:
+                _log.warning("how far the store has come was not noted", reason=error.reason, error=error.message)
+
+    async def _difference(self, seen: _Seen) -> str:
+        """In what the store differs from what was seen of it; nothing if it does not."""
+        store = self._store
+        # 2. the same store
+        if store.identity != seen.identity:
+            if (await store.list_at("", limit=1)).entries:
+                raise protocol.StoreCorrupt(
+                    f"the store is another one: its identity is {store.identity}, and this data directory belongs to {seen.identity}",
+                    reason="OtherStore",
+                    hint=f"name the store that this data directory was used with; if this one is right, remove {self._path}",
+                )
+            return "the store was begun anew"
+        # 3. raised since
+        if store.epoch_offset > seen.epoch_offset:
+            return ""
+        # 4. went back, or is another
+        revision = await store.current_revision()
+        if store.epoch_offset < seen.epoch_offset:
+            return f"the store's epoch went back from {seen.epoch_offset} to {store.epoch_offset}"
+        if revision < seen.revision:
+            return f"the store's history went back from revision {seen.revision} to {revision}"
+        if await store.note(f"witness/{seen.witness}") is None:
+            return "the store's history is not the one that this server has seen"
+        return ""
+
+    async def _require_own_seal(self) -> None:
+        found = await self._store.note(_SEALED)
+        if found is None:
+            return
+        name, _, value_text = found.partition(":")
+        try:
+            self._sealer.unseal(name, base64.b64decode(value_text, validate=True), _PLACE)
+        except (errors.Refused, binascii.Error):
+            raise protocol.StoreCorrupt(
+                f"the store is another cluster's: it was sealed with the key {name!r}, which does not open it here",
+                reason="OtherStore",
+                hint="use the encryption.key of the servers that share this store, or another place for this one's objects",
+            ) from None
+
+    def _read(self) -> _Seen | None:
+        if not self._path.exists():
+            return None
+        try:
+            return msgspec.json.decode(files.read(self._path, limit=_FILE_BYTES), type=_Seen)
+        except msgspec.MsgspecError as error:
+            raise errors.Refused(
+                f"{self._path}: not what a server writes there: {error}",
+                reason="LineageUnreadable",
+                hint="remove the file if the store is the right one",
+            ) from None
+
+    async def _remember(self, seen: _Seen) -> None:
+        self._seen = seen
+        await asyncio.to_thread(files.write_atomically, self._path, msgspec.json.encode(seen) + b"\n")

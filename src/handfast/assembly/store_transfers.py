@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stores by what names them: to read what one holds, or to fill a new one. For the commands of `handfast store`.
+
+It names the engines, and holds no behaviour of theirs. An engine is imported when it is chosen.
+"""
+
+from __future__ import annotations
+
+import datetime
+
+from handfast import errors
+from handfast.apiserver import announcement
+from handfast.apiserver.state import envelope
+from handfast.store import transfer
+from handfast.store.etcd import place as places
+from handfast.wire import etcd_access, extra
+
+
+async def source(store: str, access: etcd_access.Access) -> transfer.Described:
+    """What the store holds now, at one revision; servers may be using it."""
+    if not store.startswith(places.SCHEME):
+        from handfast.store.sqlite import snapshot
+
+        return snapshot.Snapshot(store)
+    extra.require_etcd()
+    from handfast.store.etcd import source as etcd
+
+    return await etcd.open_source(_parsed(store), access)
+
+
+async def new(store: str, access: etcd_access.Access, identity: str) -> transfer.Target:
+    """A store to fill, where there is none, or an unfinished one; a copy of the store with this identity."""
+    if not store.startswith(places.SCHEME):
+        from handfast.store.sqlite import target as sqlite
+
+        return await sqlite.open_target(store, identity)
+    extra.require_etcd()
+    from handfast.store.etcd import target as etcd
+
+    return await etcd.open_target(_parsed(store), access, identity)
+
+
+async def served(store: str, access: etcd_access.Access, now: datetime.datetime) -> bool:
+    """Whether a server uses the store: of a file that is known, of an etcd by what servers have announced."""
+    if not store.startswith(places.SCHEME):
+        from handfast.store.sqlite import file
+
+        return file.is_owned(store)
+    opened = await source(store, access)
+    try:
+        async for entries in opened.pages(announcement.KEYS):
+            for entry in entries:
+                said = announcement.of_lease(envelope.read_document(entry.key, entry.value))
+                if said is not None and said.until > now:
+                    return True
+    finally:
+        await opened.close()
+    return False
+
+
+def _parsed(store: str) -> places.Place:
+    try:
+        return places.parse(store)
+    except ValueError as error:
+        raise errors.Misuse(f"store: {store} {error}") from None

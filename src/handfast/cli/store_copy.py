@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`handfast store copy`: a new store with what another one holds, on the same engine or on another.
+
+1. There is no store yet where the new one is to be. One that an earlier copy left unfinished is gone on with.
+2. Nobody serves from the old one: what would be written after this copy would be lost. Who wants to copy while it is
+   served, to make the pause short, says so: the new store then stays unfinished.
+3. The new store keeps the identity of the old one. Its epoch is raised, as by a restore: revisions are counted anew.
+
+`store.transfer.synchronise` compares before it writes, so that a copy can be cut short anywhere and begun again.
+"""
+
+from __future__ import annotations
+
+import pathlib
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from handfast import errors
+from handfast.assembly import config, stores
+from handfast.cli import output, settings, store_options
+from handfast.datadir import layout
+from handfast.runtime import clock as clocks
+
+if TYPE_CHECKING:
+    from handfast.wire import etcd_access
+
+
+@click.command(name="copy", short_help="Make a new store with what another one holds.")
+@click.argument("origin", metavar="FROM")
+@click.argument("destination", metavar="TO")
+@settings.directory_option(store_options.DIRECTORY)
+@settings.config_option
+@settings.setting_options(*config.ETCD)
+@click.option(
+    "--prepare",
+    is_flag=True,
+    help="Copy what there is now and leave TO unfinished: once nobody serves from FROM, a second copy takes what is missing.",
+)
+@output.format_option
+def command(
+    origin: str, destination: str, directory: str, config_file: str | None, prepare: bool, form: str, **flags: Any
+) -> None:
+    """Make a new store, TO, with what another one, FROM, holds. Each is a path, as store.db, or a URL, as for --store.
+
+    The control plane must be stopped. A copy that was interrupted goes on when it is begun again. Then start the control plane
+    with --store TO.
+    """
+    import asyncio
+
+    access = store_options.chosen(directory, config_file, flags).access
+    summary = asyncio.run(_copy(_place(origin, "FROM"), _place(destination, "TO"), access, prepare=prepare))
+    if form != "text":
+        output.result(output.document(summary, form))
+        return
+    what = f"{summary['to']} holds {store_options.objects(summary['objects'])}: {summary['written']} written"
+    what += f", {summary['kept']} there already, {summary['removed']} removed"
+    if prepare:
+        output.result(f"{what}\nit is unfinished: stop the control plane, then copy once more without --prepare")
+    else:
+        output.result(f"{what}\nresource versions begin at {summary['firstVersion']}")
+
+
+def _place(text: str, name: str) -> str:
+    from handfast.assembly import setting_values
+
+    try:
+        return stores.named(layout.Layout.at(pathlib.Path.cwd()), setting_values.store(text))
+    except ValueError as error:
+        raise output.Usage(f"{name}: {text} {error}", hint="write it as store.db, or as sqlite:store.db") from None
+
+
+async def _copy(origin: str, destination: str, access: etcd_access.Access, *, prepare: bool) -> dict[str, Any]:
+    from handfast.apiserver import announcement
+    from handfast.assembly import store_transfers
+    from handfast.store import epochs, transfer
+
+    now = clocks.SystemClock().now()
+    # 2. nobody serves from it
+    if not prepare and await store_transfers.served(origin, access, now):
+        raise errors.Refused(
+            f"{origin} is being served: what is written while it is copied would be lost",
+            reason="StoreInUse",
+            hint="stop the control plane first; to copy most of it before that, use --prepare (in etcd a server that was killed "
+            "counts for three minutes)",
+        )
+    source = await store_transfers.source(origin, access)
+    try:
+        # 1. no store yet
+        target = await store_transfers.new(destination, access, source.identity)
+        try:
+            progress = store_options.Progress("copying", source.objects)
+            counts = await transfer.synchronise(source.pages(), target.store, progress)
+            progress.end()
+            summary: dict[str, Any] = {
+                "from": source.place,
+                "to": target.place,
+                "revision": source.revision,
+                "objects": counts.seen,
+                "written": counts.written,
+                "kept": counts.kept,
+                "removed": counts.removed,
+                "finished": not prepare,
+            }
+            if not prepare:
+                await target.store.set_note(announcement.MARKER, await source.note(announcement.MARKER))
+                # 3. a new epoch
+                first = epochs.first_version(source.epoch_offset, source.revision, now)
+                await target.finish(first, f"copied from {source.engine}", now)
+                summary["firstVersion"] = first
+        finally:
+            await target.close(keep=True)
+    finally:
+        await source.close()
+    return summary

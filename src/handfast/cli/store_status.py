@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`handfast store status`: how a store is, from the store itself: it says so also when no server answers. It changes nothing.
+
+What servers say of themselves is in their Leases (`apiserver.announcement`), at most a minute old.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from handfast.cli import output, store_options, tables
+from handfast.datadir import layout
+from handfast.runtime import clock as clocks
+from handfast.runtime import files
+
+if TYPE_CHECKING:
+    import datetime
+
+    from handfast.store import transfer
+
+_FILE_BYTES = 64 << 10
+
+
+@click.command(name="status", short_help="Show how the store is.")
+@store_options.options
+@output.format_option
+def command(directory: str, config_file: str | None, form: str, **flags: Any) -> None:
+    """Show how the store is: its size, how far it has come, the servers that use it, its seal keys and its last backup."""
+    import asyncio
+
+    chosen = store_options.chosen(directory, config_file, flags)
+    status = asyncio.run(_status(chosen, clocks.SystemClock().now()))
+    if form != "text":
+        output.result(output.document(status, form))
+        return
+    output.result(_text(status))
+
+
+async def _status(chosen: store_options.Chosen, now: datetime.datetime) -> dict[str, Any]:
+    from handfast.apiserver import announcement
+    from handfast.assembly import store_transfers
+    from handfast.store import epochs
+
+    source = await store_transfers.source(chosen.store, chosen.access)
+    try:
+        stats = await source.stats()
+        marker = await source.note(announcement.MARKER)
+        raised = epochs.all_of(await source.note(epochs.NOTE), await source.note(epochs.SERVER_NOTE))
+        servers = [each async for each in _servers(source, now)]
+        seal_keys = await _seal_keys(source)
+    finally:
+        await source.close()
+    compactions = [each["lastCompaction"] for each in servers if each["lastCompaction"]]
+    return {
+        "engine": source.engine,
+        "place": source.place,
+        "identity": source.identity,
+        "sizeBytes": stats.size_bytes,
+        "objects": source.objects,
+        "revision": source.revision,
+        "resourceVersion": source.revision + source.epoch_offset,
+        "floor": stats.floor,
+        "storedForm": announcement.parse_marker(marker),
+        "epochs": [{"offset": each.offset, "at": each.at, "why": each.why} for each in raised],
+        "sealKeys": seal_keys,
+        "servers": servers,
+        "members": [
+            {"name": each.name, "address": each.address, "leads": each.leads, "version": each.version}
+            for each in stats.members
+        ],
+        "uncertainWrites": sum(each["uncertainWrites"] for each in servers),
+        "lastCompaction": max(compactions, default=None),
+        "lastBackup": _last_backup(chosen.place),
+    }
+
+
+async def _servers(source: transfer.Source, now: datetime.datetime) -> Any:
+    """What the API servers have said of themselves, those that are gone included for a day."""
+    from handfast.apiserver import announcement
+    from handfast.apiserver.state import envelope
+
+    async for entries in source.pages(announcement.KEYS):
+        for entry in entries:
+            document = envelope.read_document(entry.key, entry.value)
+            said = announcement.of_lease(document)
+            if said is None:
+                continue
+            notes = document["metadata"]["annotations"]
+            yield {
+                "name": said.server,
+                "holder": document["spec"].get("holderIdentity", ""),
+                "version": notes.get(announcement.VERSION, ""),
+                "alive": said.until > now,
+                "appliedVersion": int(notes.get(announcement.APPLIED, "0")),
+                "lag": int(notes.get(announcement.LAG, "0")),
+                "storedForms": str(said.forms),
+                "uncertainWrites": int(notes.get(announcement.UNCERTAIN, "0")),
+                "lastCompaction": notes.get(announcement.COMPACTED),
+                "renewed": document["spec"]["renewTime"],
+            }
+
+
+async def _seal_keys(source: transfer.Source) -> dict[str, int]:
+    """The keys that sealed what is there, with how many values each."""
+    import collections
+
+    from handfast.apiserver.state import envelope
+    from handfast.assembly import apiserver
+
+    counts: collections.Counter[str] = collections.Counter()
+    for prefix in apiserver.SEALED:
+        async for entries in source.pages(prefix):
+            counts.update(envelope.read_header(entry.key, entry.value).key_id for entry in entries)
+    return dict(sorted(counts.items()))
+
+
+def _last_backup(place: layout.Layout) -> dict[str, Any] | None:
+    if not place.last_backup.exists():
+        return None
+    found = json.loads(files.read(place.last_backup, limit=_FILE_BYTES))
+    return {name: found.get(name) for name in ("takenAt", "revision", "objects", "file", "checksum")}
+
+
+def _text(status: dict[str, Any]) -> str:
+    backup = status["lastBackup"]
+    rows = [
+        ("store", f"{status['engine']}, {status['place']}"),
+        ("identity", status["identity"]),
+        ("size", "unknown" if status["sizeBytes"] is None else store_options.size(status["sizeBytes"])),
+        ("objects", "unknown" if status["objects"] is None else str(status["objects"])),
+        ("revision", f"{status['revision']}; the oldest that can be read is {status['floor']}"),
+        ("resource version", str(status["resourceVersion"])),
+        ("stored form", str(status["storedForm"])),
+        (
+            "seal keys",
+            ", ".join(f"{key} ({count})" for key, count in status["sealKeys"].items()) or "nothing is sealed",
+        ),
+        ("uncertain writes", str(status["uncertainWrites"])),
+        ("last compaction", status["lastCompaction"] or "unknown"),
+        ("last backup", f"{backup['takenAt']}, revision {backup['revision']}" if backup else "none from here"),
+    ]
+    rows += [("epoch", f"{each['offset']}, {each['at'] or 'by a server'}: {each['why']}") for each in status["epochs"]]
+    width = max(len(name) for name, _ in rows)
+    parts = ["\n".join(f"{name.ljust(width)}   {output.printable(value)}" for name, value in rows)]
+    if status["members"]:
+        members = [
+            (each["name"], each["address"], "yes" if each["leads"] else "no", each["version"])
+            for each in status["members"]
+        ]
+        parts.append(tables.table(("MEMBER", "ADDRESS", "LEADS", "VERSION"), members))
+    if status["servers"]:
+        servers = [
+            (
+                each["name"],
+                "yes" if each["alive"] else "no",
+                str(each["lag"]),
+                each["version"],
+                each["storedForms"],
+                each["renewed"],
+            )
+            for each in status["servers"]
+        ]
+        parts.append(tables.table(("SERVER", "ALIVE", "LAG", "VERSION", "FORMS", "RENEWED"), servers))
+    return "\n\n".join(parts)

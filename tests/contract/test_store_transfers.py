@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`handfast store` between engines: what one holds comes back from another, on a real etcd, also when it is cut short."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import pathlib
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
+
+import pytest
+import structlog
+
+from handfast import errors
+from handfast.apiserver import announcement
+from handfast.apiserver.state import envelope, replica, storage
+from handfast.cli import main, output
+from handfast.store import protocol, transfer
+from handfast.store.etcd import engine as etcd
+from handfast.store.etcd import place as places
+from handfast.store.etcd import target as etcd_target
+from handfast.store.sqlite import engine as sqlite
+from handfast.wire import etcd_access
+from tests.world import etcds
+from tests.world.clock import MovableClock
+
+T = TypeVar("T")
+ACCESS = etcd_access.Access()
+COUNT = 1200
+
+
+def run(*words: object) -> int:
+    return output.run(main.command, ["store", *map(str, words)])
+
+
+@pytest.fixture(autouse=True)
+def _clean(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> object:
+    monkeypatch.setenv("HANDFAST_DIR", str(tmp_path / "d"))
+    monkeypatch.delenv("HANDFAST_STORE", raising=False)
+    yield
+    structlog.reset_defaults()
+
+
+def value(name: str) -> bytes:
+    document = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "default"}}
+    return envelope.Envelopes().wrap("", "v1", envelope.encode_document(document))
+
+
+async def fill(store: protocol.Store, names: range = range(COUNT)) -> None:
+    for at in range(0, len(names), 200):
+        part = [f"n{n:05}" for n in names[at : at + 200]]
+        await asyncio.gather(*(store.create(f"core/configmaps/default/{name}", value(name)) for name in part))
+
+
+def within_file(path: pathlib.Path, work: Callable[[protocol.Store], Awaitable[T]]) -> T:
+    async def done() -> T:
+        store = await sqlite.open_store(str(path))
+        try:
+            return await work(store)
+        finally:
+            await store.close()
+
+    return asyncio.run(done())
+
+
+def within_etcd(place: places.Place, work: Callable[[protocol.Store], Awaitable[T]]) -> T:
+    async def done() -> T:
+        store = await etcd.open_store(place, ACCESS)
+        try:
+            return await work(store)
+        finally:
+            await store.close()
+
+    return asyncio.run(done())
+
+
+async def held(store: protocol.Store) -> dict[str, bytes]:
+    return {entry.key: entry.value for entry in (await store.list_at("")).entries}
+
+
+def told(store: protocol.Store) -> Coroutine[Any, Any, tuple[str, int]]:
+    async def done() -> tuple[str, int]:
+        return store.identity, store.epoch_offset + await store.current_revision()
+
+    return done()
+
+
+def test_a_store_moves_to_etcd_and_back(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    origin, place, back = tmp_path / "store.db", etcds.shared().place(), tmp_path / "back.db"
+    within_file(origin, fill)
+    content, (identity, version) = within_file(origin, held), within_file(origin, told)
+    assert run("copy", origin, place, "-o", "json") == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert (summary["objects"], summary["written"]) == (COUNT, COUNT)
+    assert within_etcd(place, held) == content
+    in_etcd = within_etcd(place, told)
+    assert in_etcd[0] == identity
+    assert in_etcd[1] >= summary["firstVersion"] > version
+    # It is no target any more.
+    assert run("copy", origin, place) == 1
+    assert f"a store already, with {COUNT} objects" in capsys.readouterr().err
+    assert run("copy", place, back) == 0
+    assert within_file(back, held) == content
+    assert within_file(back, told)[1] > in_etcd[1]
+
+
+def test_a_backup_of_etcd_is_of_one_revision_and_is_restored_there(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place, other, file = etcds.shared().place(), etcds.shared().place(), tmp_path / "backup"
+    within_etcd(place, lambda store: fill(store, range(50)))
+    assert run("backup", file, "--store", place) == 0
+    assert "backed up 50 objects" in capsys.readouterr().out
+    assert run("verify", file) == 0
+    assert run("verify", "--store", place) == 0
+    capsys.readouterr()
+    assert run("restore", file, "--store", place) == 1
+    assert capsys.readouterr().err.endswith("reason: StoreNotEmpty\n")
+    assert run("restore", file, "--store", other) == 0
+    assert within_etcd(other, held) == within_etcd(place, held)
+    assert run("status", "--store", other, "-o", "json") == 0
+    text = capsys.readouterr().out
+    status = json.loads(text[text.index("\n{") :])
+    assert (status["engine"], status["objects"], len(status["members"])) == ("etcd", 50, 1)
+    assert status["members"][0]["leads"]
+    assert status["sizeBytes"] > 0
+    assert status["epochs"][0]["why"].startswith("restored from a backup of ")
+    assert run("status", "--store", other) == 0
+    assert "MEMBER" in capsys.readouterr().out
+
+
+def test_a_prefix_without_a_store_is_not_begun(capsys: pytest.CaptureFixture[str]) -> None:
+    place = etcds.shared().place()
+    assert run("status", "--store", place) == 1
+    assert capsys.readouterr().err.endswith("reason: NoStore\n")
+    assert run("status", "--store", place) == 1
+
+
+def test_a_restore_that_fails_leaves_nothing_in_etcd(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place, file, origin = etcds.shared().place(), tmp_path / "backup", tmp_path / "store.db"
+    within_file(origin, lambda store: fill(store, range(20)))
+    assert run("backup", file, "--store", origin) == 0
+    file.write_bytes(file.read_bytes()[:-1])
+    capsys.readouterr()
+    assert run("restore", file, "--store", place) == 1
+    assert capsys.readouterr().err.endswith("reason: BackupTruncated\n")
+    assert run("status", "--store", place) == 1
+    assert capsys.readouterr().err.endswith("reason: NoStore\n")
+
+
+async def test_no_server_serves_from_an_unfinished_store(tmp_path: pathlib.Path) -> None:
+    place = etcds.shared().place()
+    filling = await etcd_target.open_target(place, ACCESS, "a-store")
+    await fill(filling.store, range(5))
+    await filling.close(keep=True)
+    store = await etcd.open_store(place, ACCESS)
+    envelopes = envelope.Envelopes()
+    copy = replica.Replica(store, envelopes)
+    announcer = announcement.Announcer(store, storage.Storage(store, envelopes, copy), MovableClock())
+    with pytest.raises(errors.Refused, match="the store is unfinished") as refusal:
+        await announcer.require_known()
+    assert refusal.value.reason == "StoreUnfinished"
+    await store.close()
+    # It is gone on with by a copy of the same store, and by no other.
+    with pytest.raises(errors.Refused, match="a copy of another store was begun there"):
+        await etcd_target.open_target(place, ACCESS, "another")
+    again = await etcd_target.open_target(place, ACCESS, "a-store")
+    assert len(await held(again.store)) == 5
+    await again.finish(10**15, "copied", MovableClock().now())
+    await again.close(keep=True)
+    store = await etcd.open_store(place, ACCESS)
+    assert await store.note(transfer.UNFINISHED) is None
+    await store.close()
+
+
+@pytest.mark.slow
+def test_a_copy_that_is_killed_is_gone_on_with(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    origin, place = tmp_path / "store.db", etcds.shared().place()
+    within_file(origin, fill)
+    content = within_file(origin, held)
+    # It is killed while it writes: when the first entries are there.
+    words = [sys.executable, "-m", "handfast", "store", "copy", str(origin), str(place)]
+    with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=os.environ) as process:
+
+        async def some(store: protocol.Store) -> int:
+            async with asyncio.timeout(90):
+                while not (there := len((await store.list_at("")).entries)) and process.poll() is None:
+                    await asyncio.sleep(0.01)
+            return there
+
+        assert within_etcd(place, some)
+        process.kill()
+    capsys.readouterr()
+    assert run("copy", origin, place, "-o", "json") == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert summary["kept"] > 0
+    assert summary["kept"] + summary["written"] == COUNT
+    assert within_etcd(place, held) == content

@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""API servers whose objects are in a real etcd: they see one another's writes, and what etcd cannot say they do not say."""
+
+from __future__ import annotations
+
+import asyncio
+import pathlib
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from handfast.store.etcd import engine
+from handfast.store.etcd import place as places
+from handfast.wire import etcd_access
+from tests.world import etcds
+from tests.world import world as worlds
+
+PATH = "/api/v1/namespaces/default/configmaps"
+OPEN = etcd_access.Access()
+Pair = tuple[worlds.World, worlds.World]
+
+
+@pytest.fixture
+async def pair(tmp_path: pathlib.Path) -> AsyncIterator[Pair]:
+    place = etcds.shared().place()
+    first, second = [await engine.open_store(place, OPEN) for _ in range(2)]
+    async with worlds.world(tmp_path / "d", store=first) as one, worlds.world(tmp_path / "d", store=second) as other:
+        yield one, other
+
+
+async def test_a_write_on_one_is_in_the_next_read_of_the_other(pair: Pair) -> None:
+    one, other = pair
+    for number in range(20):
+        made = await one.create_config_map(f"c{number}", n=str(number))
+        answer = await other.get(f"{PATH}/c{number}")
+        assert (answer.status, answer.json()) == (200, made)
+        assert (await other.request("DELETE", f"{PATH}/c{number}")).status == 200
+        assert (await one.get(f"{PATH}/c{number}")).status == 404
+
+
+async def test_a_counter_incremented_from_both_sides_loses_nothing(pair: Pair) -> None:
+    one, other = pair
+    await one.create_config_map("counter", n="0")
+
+    async def add(side: worlds.World) -> None:
+        for _ in range(15):
+            while True:
+                found = (await side.get(f"{PATH}/counter")).json()
+                found["data"]["n"] = str(int(found["data"]["n"]) + 1)
+                if (await side.request("PUT", f"{PATH}/counter", found)).status == 200:
+                    break
+
+    await asyncio.gather(add(one), add(other))
+    assert (await one.get(f"{PATH}/counter")).json()["data"]["n"] == "30"
+
+
+async def test_objects_and_versions_stay_over_a_restart(tmp_path: pathlib.Path) -> None:
+    place = etcds.shared().place()
+    async with worlds.world(tmp_path / "d", store=await engine.open_store(place, OPEN)) as world:
+        made = await world.create_config_map("kept", k="v")
+    async with worlds.world(tmp_path / "d", store=await engine.open_store(place, OPEN)) as world:
+        assert (await world.get(f"{PATH}/kept")).json() == made
+        sealed = await world.request(
+            "POST", "/api/v1/namespaces/default/secrets", {"metadata": {"name": "s"}, "stringData": {"k": "hunter2"}}
+        )
+        assert sealed.status == 201
+    # A Secret is sealed in etcd, too.
+    store = await engine.open_store(place, OPEN)
+    entry = await store.get("core/secrets/default/s")
+    assert entry is not None
+    assert b"aHVudGVyMg" not in entry.value
+    await store.close()
+
+
+@pytest.mark.slow
+async def test_while_etcd_is_away_nothing_stale_is_served(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "etcd").mkdir()
+    with etcds.running(tmp_path / "etcd") as etcd:
+        store = await engine.open_store(etcd.place(), OPEN)
+        async with worlds.world(tmp_path / "d", store=store) as world:
+            await _go_away_and_come_back(world, etcd)
+
+
+async def _go_away_and_come_back(world: worlds.World, etcd: etcds.Etcd) -> None:
+    await world.create_config_map("before", k="v")
+    etcd.kill()
+    answer = await world.get(f"{PATH}/before")
+    assert (answer.status, answer.reason) == (503, "ServiceUnavailable")
+    assert (answer.headers["Retry-After"], str(etcd.address) in answer.message) == ("1", True)
+    refused = await world.request("POST", PATH, {"metadata": {"name": "lost"}})
+    assert refused.status == 503
+    etcd.start()
+    async with asyncio.timeout(60):
+        while (answer := await world.get(f"{PATH}/before")).status != 200:
+            await asyncio.sleep(0.1)
+    assert answer.json()["data"] == {"k": "v"}
+    await world.create_config_map("after")
+    assert (await world.get(f"{PATH}/lost")).status == 404
+
+
+def served(tmp_path: pathlib.Path, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "handfast", "serve", "apiserver", "--dir", str(tmp_path / "d")]
+    return subprocess.run(
+        [*command, "--listen", "127.0.0.1:0", *words], capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "words, code, says",
+    [
+        (["--store", "redis://127.0.0.1/x"], 2, ["has the scheme 'redis'", places.EXAMPLE]),
+        (["--store", "etcd://root:hunter2@127.0.0.1/x"], 2, ["has a login in it", "--etcd-password-file"]),
+        (["--store", "etcd://127.0.0.1:1/x"], 3, ["etcd at 127.0.0.1:1", "reason: StoreUnavailable"]),
+        (["--store", "etcd://192.0.2.1/x"], 1, ["192.0.2.1:2379", "--etcd-ca-file", "PlaintextNotLoopback"]),
+        (["--store", "etcd://127.0.0.1/x", "--etcd-username", "u"], 2, ["--etcd-username is given without"]),
+        (["--store", "etcd://127.0.0.1/x", "--etcd-ca-file", "absent.crt"], 1, ["absent.crt"]),
+    ],
+    ids=["scheme", "login", "away", "plaintext", "half a login", "no CA"],
+)
+def test_a_store_that_cannot_be_had_is_named(
+    tmp_path: pathlib.Path, words: list[str], code: int, says: list[str]
+) -> None:
+    done = served(tmp_path, *words)
+    assert (done.returncode, [text for text in says if text not in done.stderr]) == (code, []), done.stderr
+    assert "hunter2" not in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.slow
+async def test_another_clusters_prefix_is_refused(tmp_path: pathlib.Path) -> None:
+    place = etcds.shared().place()
+    async with worlds.world(tmp_path / "ours", store=await engine.open_store(place, OPEN)) as world:
+        await world.create_config_map("ours")
+    done = await asyncio.to_thread(served, tmp_path, "--store", str(place))
+    assert done.returncode == 1
+    assert "error: the store is another cluster's" in done.stderr
+    assert "reason: OtherStore" in done.stderr
+
+
+@pytest.mark.slow
+def test_an_etcd_of_another_program_is_refused(tmp_path: pathlib.Path) -> None:
+    place = etcds.shared().place()
+
+    async def write() -> Any:
+        from handfast.wire import etcd_client
+        from handfast.wire import etcd_messages as messages
+
+        client = etcd_client.Client(place.endpoints, OPEN)
+        await client.call(0, messages.PutRequest(key=place.root + b"theirs", value=b"x"), 20)
+        await client.close()
+
+    asyncio.run(write())
+    done = served(tmp_path, "--store", str(place))
+    assert done.returncode == 1
+    assert "they are no store of Handfast's; nothing was changed" in done.stderr

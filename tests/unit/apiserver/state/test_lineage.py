@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A store that is not what the server has seen of it: older, begun anew, or another cluster's. On the real engine."""
+
+from __future__ import annotations
+
+import contextlib
+import pathlib
+import shutil
+from collections.abc import AsyncIterator
+
+import pytest
+
+from handfast import errors
+from handfast.apiserver.state import lineage
+from handfast.pki import seal
+from handfast.store import protocol
+from handfast.store.sqlite import engine
+
+OURS = seal.Sealer({"one": b"1" * 32}, "one")
+THEIRS = seal.Sealer({"two": b"2" * 32}, "two")
+
+
+class Place:
+    def __init__(self, directory: pathlib.Path) -> None:
+        self.directory = directory
+        self.file = directory / "store-seen.json"
+        self.database = directory / "store.db"
+
+    @contextlib.asynccontextmanager
+    async def opened(self, sealer: seal.Sealer = OURS) -> AsyncIterator[tuple[protocol.Store, lineage.Lineage]]:
+        store = await engine.open_store(str(self.database))
+        try:
+            yield store, lineage.Lineage(store, self.file, sealer)
+        finally:
+            await store.close()
+
+    async def served(self, *keys: str) -> tuple[str, int]:
+        """One run of a server that writes these keys; why the epoch was raised, and what it is then."""
+        async with self.opened() as (store, line):
+            why = await line.begin()
+            for key in keys:
+                await store.create(key, b"")
+            await line.seen(await store.current_revision())
+            return why, store.epoch_offset
+
+    def keep(self, name: str) -> None:
+        shutil.copy(self.database, self.directory / name)
+
+    def restore(self, name: str) -> None:
+        shutil.copy(self.directory / name, self.database)
+
+
+@pytest.fixture
+def place(tmp_path: pathlib.Path) -> Place:
+    return Place(tmp_path)
+
+
+async def test_a_store_that_goes_on_keeps_its_epoch(place: Place) -> None:
+    for number in range(3):
+        assert await place.served(f"k{number}") == ("", 0)
+
+
+async def test_a_store_that_went_back_gets_a_new_epoch(place: Place) -> None:
+    await place.served("a")
+    place.keep("backup")
+    await place.served("b")
+    place.restore("backup")
+    assert await place.served() == ("the store's history went back from revision 2 to 1", protocol.EPOCH)
+    assert await place.served() == ("", protocol.EPOCH)
+    # The same backup again has the old epoch: the next one is not the one that was given before.
+    place.restore("backup")
+    assert await place.served() == ("the store's epoch went back from 1000000000 to 0", 2 * protocol.EPOCH)
+
+
+async def test_a_history_that_went_another_way_gets_a_new_epoch(place: Place) -> None:
+    await place.served("a")
+    place.keep("backup")
+    await place.served("b")
+    place.restore("backup")
+    async with place.opened() as (store, _):
+        for key in ("x", "y", "z"):
+            await store.create(key, b"")
+    assert await place.served() == ("the store's history is not the one that this server has seen", protocol.EPOCH)
+
+
+async def test_an_epoch_that_somebody_raised_is_enough(place: Place) -> None:
+    await place.served("a")
+    place.keep("backup")
+    await place.served("b")
+    place.restore("backup")
+    async with place.opened() as (store, _):
+        await store.raise_epoch()
+    assert await place.served() == ("", protocol.EPOCH)
+
+
+async def test_a_store_begun_anew_gets_a_new_epoch(place: Place) -> None:
+    await place.served("a")
+    place.database.unlink()
+    assert await place.served() == ("the store was begun anew", protocol.EPOCH)
+
+
+async def test_a_store_of_another_cluster_is_refused(place: Place) -> None:
+    await place.served("a")
+    async with place.opened(THEIRS) as (store, line):
+        with pytest.raises(
+            protocol.StoreCorrupt, match="another cluster's: it was sealed with the key 'one'"
+        ) as refusal:
+            await line.begin()
+        assert refusal.value.reason == "OtherStore"
+        assert store.epoch_offset == 0
+    # The same keys, and another store than the one that was served here.
+    place.database.unlink()
+    async with place.opened() as (store, line):
+        await store.create("b", b"")
+        with pytest.raises(protocol.StoreCorrupt, match="the store is another one: its identity is"):
+            await line.begin()
+
+
+async def test_a_note_that_is_no_seal_is_refused(place: Place) -> None:
+    async with place.opened() as (store, line):
+        await store.set_note("sealed", "one:!")
+        with pytest.raises(protocol.StoreCorrupt, match="another cluster's"):
+            await line.begin()
+
+
+async def test_a_file_that_is_no_such_file_is_named(place: Place) -> None:
+    place.file.write_text("{}")
+    async with place.opened() as (_, line):
+        with pytest.raises(errors.Refused, match=r"store-seen\.json: not what a server writes there") as refusal:
+            await line.begin()
+        assert refusal.value.hint == "remove the file if the store is the right one"
+
+
+async def test_without_space_the_old_witness_holds(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    await place.served("a")
+    async with place.opened() as (store, line):
+
+        async def full(_name: str, _text: str | None) -> None:
+            raise protocol.StoreFull("no space")
+
+        monkeypatch.setattr(store, "set_note", full)
+        assert await line.begin() == ""
+        await store.create("b", b"")
+        await line.seen(await store.current_revision())
+    assert await place.served() == ("", 0)
+
+
+async def test_old_witnesses_do_not_pile_up(place: Place) -> None:
+    for _ in range(3):
+        await place.served()
+    async with place.opened() as (store, _):
+        assert isinstance(store, engine.SqliteStore)
+        names = [
+            str(name) for (name,) in store._file.reading.execute("SELECT name FROM notes ORDER BY name").fetchall()
+        ]
+    assert names[:2] == ["identity", "sealed"]
+    assert [name.split("/")[0] for name in names[2:]] == ["witness"]

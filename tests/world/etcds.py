@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A real etcd for tests: Debian's, or the one that `ETCD` names. It tests nothing.
+
+One runs for each process of the tests, from when it is first wanted until the end; every store has a prefix of its own in it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import functools
+import itertools
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+
+from handfast.runtime import addresses
+from handfast.store.etcd import place as places
+
+BINARY = os.environ.get("ETCD") or shutil.which("etcd") or "/usr/bin/etcd"
+_numbers = itertools.count(1)
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as sock:
+        return int(sock.getsockname()[1])
+
+
+class Etcd:
+    """One member, in a directory of its own."""
+
+    def __init__(self, directory: pathlib.Path, flags: Sequence[str] = (), *, scheme: str = "http") -> None:
+        self.directory = directory
+        self.address = addresses.Address("127.0.0.1", _free_port())
+        self._flags = tuple(flags)
+        self._scheme = scheme
+        self._peer = f"http://127.0.0.1:{_free_port()}"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        url = f"{self._scheme}://{self.address}"
+        data = self.directory / "data"
+        command = [BINARY, "--name=one", f"--data-dir={data}", f"--listen-client-urls={url}"]
+        command += [f"--advertise-client-urls={url}", f"--listen-peer-urls={self._peer}", "--log-level=error"]
+        command += [f"--initial-advertise-peer-urls={self._peer}", f"--initial-cluster=one={self._peer}", *self._flags]
+        with (self.directory / "log").open("ab") as log:
+            # No fsync: nothing here is about what a power cut leaves of etcd.
+            self._process = subprocess.Popen([*command, *_unsafe()], stdout=log, stderr=log)
+        until = time.monotonic() + 60
+        while True:
+            try:
+                with socket.create_connection((self.address.host, self.address.port), timeout=1):
+                    return
+            except OSError:
+                code = self._process.poll()
+                if code is not None or time.monotonic() > until:
+                    text = (self.directory / "log").read_text(errors="replace")[-2000:]
+                    raise AssertionError(f"etcd did not start ({code}): {text}") from None
+                time.sleep(0.05)
+
+    def kill(self, number: signal.Signals = signal.SIGKILL) -> None:
+        if self._process is not None:
+            self._process.send_signal(number)
+            if number in {signal.SIGKILL, signal.SIGTERM}:
+                self._process.wait()
+                self._process = None
+
+    def place(self, prefix: str = "") -> places.Place:
+        return places.Place((self.address,), prefix or f"test/{next(_numbers)}")
+
+
+@contextlib.contextmanager
+def running(directory: pathlib.Path, flags: Sequence[str] = (), *, scheme: str = "http") -> Iterator[Etcd]:
+    """One that ends with the block."""
+    etcd = Etcd(directory, flags, scheme=scheme)
+    etcd.start()
+    try:
+        yield etcd
+    finally:
+        etcd.kill()
+
+
+@functools.cache
+def _unsafe() -> tuple[str, ...]:
+    said = subprocess.run([BINARY, "--help"], capture_output=True, text=True, check=False)
+    return ("--unsafe-no-fsync",) if "--unsafe-no-fsync" in said.stdout + said.stderr else ()
+
+
+@functools.cache
+def shared() -> Etcd:
+    """The one of this process."""
+    directory = pathlib.Path(tempfile.mkdtemp(prefix="handfast-etcd-"))
+    etcd = Etcd(directory)
+    etcd.start()
+
+    def end() -> None:
+        etcd.kill()
+        shutil.rmtree(directory, ignore_errors=True)
+
+    atexit.register(end)
+    return etcd
