@@ -77,3 +77,14 @@ def test_lock_files_agree():
 def test_every_locked_package_has_a_hash(lock):
     text = (ROOT / lock).read_text()
     assert len(re.findall(r"^\S+==\S+ \\\n    --hash=sha256:", text, re.MULTILINE)) == len(pins(lock)) > 0
+
+
+def test_what_the_program_reads_beside_its_modules_is_in_the_package():
+    """A file of data that no pattern names would be missing in the wheel, and only there."""
+    source = ROOT / "src" / "handfast"
+    named = {
+        path for pattern in PROJECT["tool"]["setuptools"]["package-data"]["handfast"] for path in source.glob(pattern)
+    }
+    beside = {path for path in source.rglob("*") if path.is_file() and path.suffix not in {".py", ".pyc", ".so"}}
+    assert source / "data" / "reasons.toml" in named
+    assert sorted(str(path) for path in beside - named) == []

@@ -18,7 +18,7 @@ _SHELLS = ("bash", "zsh", "fish")
 def command(ctx: click.Context, shell: str) -> None:
     """Print the completion script of a shell.
 
-    It completes commands and flags. It also asks the API server for the ids of tokens, and for the names of certificate
+    It completes commands, flags and reasons. It also asks the API server for the ids of tokens, and for the names of certificate
     requests and nodes.
     """
     kind = shell_completion.get_completion_class(shell)

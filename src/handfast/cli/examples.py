@@ -211,6 +211,7 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     "config": ("handfast config show", "handfast config validate config.yaml"),
     "config show": ("handfast config show", "handfast config show --listen 0.0.0.0:6443 -o yaml > config.yaml"),
     "config validate": ("handfast config validate config.yaml",),
+    "explain": ("handfast explain TokenExpired", "handfast explain --list", "handfast explain nosuchpod -o json"),
     "version": ("handfast version", "handfast version -o json"),
     "completion": (
         "bash:  source <(handfast completion bash)",

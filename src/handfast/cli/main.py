@@ -36,6 +36,7 @@ COMMANDS: Final = {
     "join": ("handfast.cli.join", "Make this machine a node of a cluster."),
     "kubeconfig": ("handfast.cli.kubeconfig", "Update or show the cluster in a kubeconfig."),
     "config": ("handfast.cli.config", "Show or check the configuration."),
+    "explain": ("handfast.cli.explain", "Say what a reason means, and what to do."),
     "version": ("handfast.cli.version", "Show the version."),
     "help": ("handfast.cli.help", "Show the help of a command."),
     "completion": ("handfast.cli.completion", "Print the completion script of a shell."),

@@ -5,7 +5,7 @@
 2. Messages begin in lower case and end without a full stop. A message says what is wrong, with the name and the value;
    a hint says what to do.
 3. An error is `error: …`, then perhaps `hint: …`, then `reason: …`, a stable word for machines, as the last line; with
-   `-o json` it is one JSON object with the same three.
+   `-o json` it is one JSON object with the same three. On a terminal, an error without a hint has one: where to read about its reason.
 4. Exit codes: 0 done, 1 refused or failed, 2 wrong usage, 3 not available or timed out.
 5. No traceback reaches a user, unless HANDFAST_DEBUG is set.
 6. A terminal obeys what it is sent, and much of what is printed was fetched, or typed by others: a character that is not
@@ -28,7 +28,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TextIO, TypeVar
+from typing import Any, Final, TextIO, TypeVar
 
 import click
 
@@ -48,6 +48,8 @@ class Code(enum.IntEnum):
     UNAVAILABLE = 3
 
 
+# Reasons that only repeat that there is an error.
+_PLAIN: Final = frozenset({"Error", "Failed", "Interrupted", "Refused", "Usage"})
 FORMATS = ("text", "json", "yaml")
 
 
@@ -290,6 +292,8 @@ def _place(error: BaseException) -> str:
 def show_error(error: BaseException, *, as_json: bool = False) -> Code:
     """Print an error on stderr (rule 3); return its exit code."""
     lines, code = describe(error)
+    if not as_json and "hint" not in lines and sys.stderr.isatty():
+        lines = _with_pointer(lines)
     if os.environ.get(DEBUG_VARIABLE):
         print(printable("".join(traceback.format_exception(error)), lines=True), file=sys.stderr, end="")
     try:
@@ -301,6 +305,17 @@ def show_error(error: BaseException, *, as_json: bool = False) -> Code:
     except OSError:
         return code
     return code
+
+
+def _with_pointer(lines: dict[str, str]) -> dict[str, str]:
+    """An error without a hint, with the command that explains its reason; unless it says no more than the error."""
+    from handfast.cli import reasons
+
+    reason = lines["reason"]
+    if reason in _PLAIN or not reasons.is_known(reason):
+        return lines
+    # Rule 3: the reason stays last.
+    return {"error": lines["error"], "hint": f"`handfast explain {reason}` tells what it means", "reason": reason}
 
 
 def _printing(error: OSError) -> bool:
