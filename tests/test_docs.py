@@ -20,7 +20,7 @@ import pytest
 
 from handfast.api import kinds
 from handfast.apiserver.access import revocations
-from handfast.apiserver.admission import pod_scheduling, policies
+from handfast.apiserver.admission import pod_scheduling, policy_authors
 from handfast.apiserver.state import replica, storage
 from handfast.assembly import controllers, guard
 from handfast.cli import join, main
@@ -221,7 +221,7 @@ def test_the_picture_of_the_readme_has_the_stations_in_order():
 
 
 def test_the_pages_name_every_plugin_in_order():
-    nowhere, authors = cast("storage.Storage", None), policies.Authors(cast("Any", None))
+    nowhere, authors = cast("storage.Storage", None), policy_authors.Authors(cast("Any", None))
     deny_list = revocations.Revocations(cast("replica.Replica", None))
     priorities = pod_scheduling.Priorities()
     mutating = guard.mutating(authors, priorities)

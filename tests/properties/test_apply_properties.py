@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from handfast.api import status
-from handfast.api.merging import apply, differences, fieldsets, managed_fields, updates
+from handfast.api.merging import apply, differences, fieldsets, managed_fields, shapes, updates
 
 letters = st.sampled_from("abcd")
 env = st.lists(
@@ -81,7 +81,7 @@ def test_the_only_applier_gets_what_it_applies(before, after, of):
 @settings(max_examples=80)
 @given(pods, pods, types)
 def test_who_comes_and_goes_takes_nothing_of_others(first, second, of):
-    shape = fieldsets.shape_of(of)
+    shape = shapes.shape_of(of)
     alone = _apply(None, first, of)
     both = _apply(alone, second, of, "two")
     left = _apply(both, {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}}, of, "two")
@@ -109,7 +109,7 @@ def test_without_force_applying_succeeds_or_conflicts(first, second, of):
         )
         # Nobody lost anything: applying the first again could at most put elements back into its order.
         again = _apply(document, first, of)
-        assert differences.compare(document, again, fieldsets.shape_of(of)) == (
+        assert differences.compare(document, again, shapes.shape_of(of)) == (
             fieldsets.FieldSet(),
             fieldsets.FieldSet(),
         )
@@ -126,7 +126,7 @@ def test_an_update_owns_what_differs(before, after, of):
     live = _apply(None, before, of)
     wanted = {**after, "metadata": {**after["metadata"], "managedFields": live["metadata"].get("managedFields", [])}}
     rows = updates.updated(live, wanted, None, manager="two", types=of, api_version="v1", now_text="t2")
-    changed, removed = differences.compare(live, wanted, fieldsets.shape_of(of))
+    changed, removed = differences.compare(live, wanted, shapes.shape_of(of))
     entries = managed_fields.read_entries({"metadata": {"managedFields": rows}})
     for entry in entries:
         assert not entry.fields.intersection(removed)

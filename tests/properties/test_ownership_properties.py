@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from handfast.api import status
-from handfast.api.merging import apply, differences, fieldsets, managed_fields, updates
+from handfast.api.merging import apply, differences, fieldsets, managed_fields, shapes, updates
 
 TYPES = "core.v1.Pod"
-SHAPE = fieldsets.shape_of(TYPES)
+SHAPE = shapes.shape_of(TYPES)
 Path = tuple[str, ...]
 Owner = tuple[str, str]
 
@@ -52,7 +52,7 @@ def leaves(document: Any) -> dict[Path, Any]:
     """The leaves that can be owned, with their values."""
     found: dict[Path, Any] = {}
 
-    def walk(shape: fieldsets.Shape, value: Any, above: Path) -> None:
+    def walk(shape: shapes.Shape, value: Any, above: Path) -> None:
         for name, part, below in fieldsets.children(shape, value):
             if part == {} or (part == [] and below.list_type != "atomic"):
                 # What is left of something that held leaves.

@@ -1,17 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """What this server says of itself to the others on the same store, and to whoever asks how the store is.
 
-It is a Lease in `kube-system`, as Kubernetes' servers have one: renewed every `INTERVAL` seconds, in force for `SECONDS`, removed
-when the server stops. Its annotations say which forms of values the server can read, how far its copy of the store has come,
-and how many writes it does not know the outcome of. Where servers share a store the Lease is kept by `peers`, more often, and the
-annotations are in that one. By these Leases each server decides which form it writes (`rules.stored_forms`):
+It is a Lease in `kube-system`, as Kubernetes' servers have one. Its annotations say which forms of values the server can read, how far
+its copy of the store has come, and how many answers of the store were lost. Who keeps the Lease depends on the store:
 
-1. Before it reads the store, a server that does not know the form of its marker ends. So does one whose store is unfinished:
+- A store of this process's own: `Announcer` does. It renews the Lease every `INTERVAL` seconds, for `LEASE_SECONDS`, removes it when the
+  server stops, and removes those of others that ended a day ago.
+- A store that servers share: `peers` does, more often, with the annotations from here.
+
+By these Leases each server decides which form of values it writes (`rules.stored_forms`):
+
+1. Before it reads the store, a server that does not know the form that the marker names ends. So does one whose store is unfinished:
    a restore or a copy is filling it.
 2. The server is announced before it serves, unless its store takes no writes.
 3. The marker is raised before the first value of a form is written.
-
-Leases that ended a day ago are removed by whoever sees them.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from typing import Any, Final
 import structlog
 
 from handfast import errors
-from handfast.api import kinds, objects
+from handfast.api import objects, resources
 from handfast.api.defaulting import defaults
 from handfast.apiserver import identity
 from handfast.apiserver.state import envelope, items, storage
@@ -35,8 +37,9 @@ from handfast.rules import access, stored_forms
 from handfast.runtime import clock as clocks
 from handfast.store import protocol, transfer
 
+# Seconds: between two renewals, and for which a renewal is in force.
 INTERVAL: Final = 60.0
-SECONDS: Final = 180
+LEASE_SECONDS: Final = 180
 NAMESPACE: Final = "kube-system"
 PREFIX: Final = "apiserver-"
 # What the keys of these Leases begin with in the store.
@@ -75,8 +78,22 @@ async def read_marker(store: protocol.Store) -> int:
 
 
 def parse_marker(text: str | None) -> int:
-    """The form that the marker says; a store that has none is of before there was one."""
+    """The form that the marker says; a store without a marker is older than markers, and of form 1."""
     return int(text) if text and text.isascii() and text.isdecimal() else 1
+
+
+def new_lease(name: str, role: str, spec: Mapping[str, Any], now: datetime.datetime) -> objects.Document:
+    """The Lease of an API server, without annotations; `role` is the value of its label."""
+    kind = resources.LEASES
+    document: objects.Document = {
+        "apiVersion": kind.api_version,
+        "kind": kind.kind,
+        "metadata": {"name": name, "namespace": NAMESPACE, "labels": {LABEL: role}},
+        "spec": dict(spec),
+    }
+    strategies.prepare_create(kind, document, NAMESPACE, _USER, now)
+    defaults.apply(kind, document)
+    return document
 
 
 class Announcer:
@@ -90,27 +107,28 @@ class Announcer:
         *,
         forms: stored_forms.Forms = envelope.KNOWN,
         raise_form: Callable[[int], None] = lambda _form: None,
-        facts: Callable[[], Mapping[str, str]] = dict,
+        more_annotations: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
         self._store = store
         self._documents = documents
         self._clock = clock
         self._forms = forms
         self._raise_form = raise_form
-        self._facts = facts
-        self._kind = next(kind for kind in kinds.builtin() if kind.plural == "leases")
-        # A new one at each start: what a server before it has said is its own.
+        self._more_annotations = more_annotations
+        # A new one at each start: the Lease of the server before it is not taken over.
         self.name = f"{PREFIX}{secrets.token_hex(8)}"
         self.form = forms.oldest
 
     async def require_known(self) -> None:
-        """Before the store is read (1)."""
+        """Before the store is read: refuse one that is unfinished, or of a form that is not known here."""
+        # 1. nothing is filling it
         if await self._store.note(transfer.UNFINISHED) is not None:
             raise errors.Refused(
                 "the store is unfinished: a restore or a copy fills it, or was cut short",
                 reason="StoreUnfinished",
                 hint="begin the restore or the copy again, and start when it is done",
             )
+        # 1. the marker names a form that is known
         stored_forms.require_known(await read_marker(self._store), self._forms)
 
     async def announce(self) -> None:
@@ -124,24 +142,25 @@ class Announcer:
     async def decide(self) -> None:
         """Which form is written, by the Leases of all servers; this one's is among them."""
         now = self._clock.now()
-        announcements = list(self._others(now))
+        announcements = list(self._in_force(now))
         marker = await read_marker(self._store)
         form = stored_forms.to_write(marker, self._forms, announcements, now)
         if form > marker:
-            # 3. the marker first
+            # 3. the marker before the first value
             await self._store.set_note(MARKER, str(form))
         if form != self.form:
             self._raise_form(form)
             self.form = form
 
     async def try_to(self) -> None:
-        """Announce, if the store takes it. A full disk is no reason not to serve: reads and deletes go on."""
+        """Announce, if the store takes writes. A full disk is no reason not to serve: reads and deletes go on."""
+        # 2. a store that takes no writes
         if self._store.room().full:
             return
         try:
             await self.announce()
         except (errors.Unavailable, protocol.Mismatch) as error:
-            # The Lease of before is in force for two more tries.
+            # The last renewal is in force for two more tries.
             _log.warning("this server could not announce itself", reason=error.reason, error=error.message)
 
     async def keep(self) -> None:
@@ -158,26 +177,16 @@ class Announcer:
 
     async def _renew(self, now: datetime.datetime) -> None:
         item = self._collection().get(NAMESPACE, self.name)
-        document = item.document() if item is not None else self._new(now)
-        document["metadata"]["annotations"] = await self.said()
+        spec = {"holderIdentity": f"{self.name}_{socket.gethostname()}", "leaseDurationSeconds": LEASE_SECONDS}
+        document = item.document() if item is not None else new_lease(self.name, "handfast-apiserver", spec, now)
+        document["metadata"]["annotations"] = await self.annotations()
         document["spec"]["renewTime"] = objects.micro_timestamp(now)
         if item is None:
-            await self._documents.create(self._kind, document)
+            await self._documents.create(resources.LEASES, document)
         else:
-            await self._documents.replace(self._kind, document, item)
+            await self._documents.replace(resources.LEASES, document, item)
 
-    def _new(self, now: datetime.datetime) -> objects.Document:
-        document: objects.Document = {
-            "apiVersion": self._kind.api_version,
-            "kind": self._kind.kind,
-            "metadata": {"name": self.name, "namespace": NAMESPACE, "labels": {LABEL: "handfast-apiserver"}},
-            "spec": {"holderIdentity": f"{self.name}_{socket.gethostname()}", "leaseDurationSeconds": SECONDS},
-        }
-        strategies.prepare_create(self._kind, document, NAMESPACE, _USER, now)
-        defaults.apply(self._kind, document)
-        return document
-
-    async def said(self) -> dict[str, str]:
+    async def annotations(self) -> dict[str, str]:
         """The annotations of this server's Lease."""
         applied = self._documents.replica.version
         current = await self._store.current_revision() + self._store.epoch_offset
@@ -186,10 +195,11 @@ class Announcer:
             VERSION: importlib.metadata.version("handfast"),
             APPLIED: str(applied),
             LAG: str(max(0, current - applied)),
-            **self._facts(),
+            **self._more_annotations(),
         }
 
-    def _others(self, now: datetime.datetime) -> Iterator[stored_forms.Announcement]:
+    def _in_force(self, now: datetime.datetime) -> Iterator[stored_forms.Announcement]:
+        """What all servers announce that are alive, this one included."""
         for item in self._collection().iterate(NAMESPACE):
             if item.name.startswith(PREFIX) and (found := of_lease(item.document())) is not None and found.until > now:
                 yield found
@@ -205,9 +215,9 @@ class Announcer:
 
     async def _remove(self, item: items.Item) -> None:
         try:
-            await self._documents.delete(self._kind, item)
+            await self._documents.delete(resources.LEASES, item)
         except protocol.Mismatch:
             return  # another server was faster
 
     def _collection(self) -> Any:
-        return self._documents.replica.collection(self._kind.prefix)
+        return self._documents.replica.collection(resources.LEASES.prefix)

@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which API servers serve this store: each keeps a Lease in kube-system, and takes its share of budgets by how many there are.
+"""The API servers that share this store: each keeps a Lease in kube-system, and takes its share of budgets by how many there are.
 
 1. A server has its Lease before it accepts a connection, so that the others have made room by then.
-2. Another one counts from when its Lease is seen until that has stood unchanged for `DURATION` on our own clock: clocks need
-   not agree. One that ends removes its Lease.
+2. Another server counts as soon as its Lease is seen. It counts no more when that has stood unchanged for `DURATION` on our own clock
+   (clocks need not agree), or is removed, as a server does that ends.
 3. While our own Lease cannot be renewed, nobody is taken to be gone: we would not see them renew theirs, either.
-4. More than `MOST` count as so many. Whoever may write Leases in kube-system can make budgets small; it can never make them
-   larger than for one server.
-5. Two servers that would have the same name (copies of a machine) notice it at the next renewal: one of them takes another.
-6. The endpoints of the Service `kubernetes` are the addresses of all that count. Every server writes them, by
-   compare-and-swap, and again with each renewal: the last word is the truth.
+4. More than `MOST` servers count as `MOST`. Whoever may write Leases in kube-system can make budgets small, and never larger than for one
+   server.
+5. Two servers with the same name (copies of a machine) notice it at the next renewal: one of them takes another name.
+6. The endpoints of the Service `kubernetes` are the addresses of all that count. Every server writes them by
+   compare-and-swap, again with each renewal, so that a stale list is mended.
 7. A Lease that nobody renewed for an hour is removed.
 
-It counts nothing that is asked: `flows` and `serving.gate` do. What else a server says in its Lease, and what follows from it, is
-`announcement`'s. Where the store is this process's own there is nobody to count, and `announcement` keeps the Lease.
+Requests are counted elsewhere, by `flows` and `serving.gate`. The annotations of the Lease, and what follows from them, are `announcement`'s:
+there, too, is who keeps the Lease of a server whose store is its own.
 """
 
 from __future__ import annotations
@@ -30,11 +30,8 @@ import structlog
 
 from handfast import errors
 from handfast.api import objects, resources
-from handfast.api.defaulting import defaults
-from handfast.apiserver import announcement, first_objects, identity
+from handfast.apiserver import announcement, first_objects
 from handfast.apiserver.state import items, storage
-from handfast.apiserver.strategy import strategies
-from handfast.rules import access
 from handfast.runtime import clock as clocks
 from handfast.store import protocol
 
@@ -46,12 +43,12 @@ MOST: Final = 64
 NAMESPACE: Final = announcement.NAMESPACE
 # Name and label as Kubernetes' own servers have them.
 PREFIX: Final = announcement.PREFIX
-LABELS: Final = {announcement.LABEL: "kube-apiserver"}
+_ROLE: Final = "kube-apiserver"
+LABELS: Final = {announcement.LABEL: _ROLE}
 ADDRESSES: Final = "handfast.dev/api-addresses"
 PORT: Final = "handfast.dev/api-port"
 _TRIES: Final = 5
 _END_SECONDS: Final = 2.0
-_SYSTEM = identity.User("system:apiserver", (access.MASTERS,))
 _log = structlog.get_logger("handfast.peers")
 
 
@@ -150,20 +147,17 @@ class Peers:
     async def _write(self, item: items.Item | None) -> None:
         now = objects.micro_timestamp(self._clock.now())
         spec = {"holderIdentity": self._holder, "leaseDurationSeconds": DURATION, "renewTime": now}
-        place = {ADDRESSES: ",".join(self._server.addresses), PORT: str(self._server.port)}
-        described = await self._announcer.said() | place
+        addresses = {ADDRESSES: ",".join(self._server.addresses), PORT: str(self._server.port)}
+        annotations = await self._announcer.annotations() | addresses
         if item is not None:
             document = item.document()
-            document["metadata"] |= {"labels": dict(LABELS), "annotations": described}
+            document["metadata"] |= {"labels": dict(LABELS), "annotations": annotations}
             document["spec"] = spec
             written = await self._storage.replace(resources.LEASES, document, item)
         else:
-            kind = resources.LEASES
-            metadata = {"name": self.name, "labels": dict(LABELS), "annotations": described}
-            document = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, "spec": spec}
-            strategies.prepare_create(kind, document, NAMESPACE, _SYSTEM, self._clock.now())
-            defaults.apply(kind, document)
-            written = await self._storage.create(kind, document)
+            document = announcement.new_lease(self.name, _ROLE, spec, self._clock.now())
+            document["metadata"]["annotations"] = annotations
+            written = await self._storage.create(resources.LEASES, document)
         await self._storage.replica.reached(written.version)
         await self._announcer.decide()
 
@@ -191,6 +185,7 @@ class Peers:
         self._tell()
 
     def _tell(self) -> None:
+        # 4. so many and no more
         count = min(MOST, 1 + len(self._others))
         if count != self.count:
             self.count = count

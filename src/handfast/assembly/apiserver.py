@@ -132,7 +132,7 @@ class ApiServer:
         self.lineage = lineage.Lineage(store, place.store_seen, sealer)
         self.replica = replica.Replica(store, envelopes, shared=shared)
         self.storage = storage.Storage(store, envelopes, self.replica)
-        self.announcer = announcement.Announcer(store, self.storage, clock, facts=self._announced)
+        self.announcer = announcement.Announcer(store, self.storage, clock, more_annotations=self._lease_annotations)
         self.table = kinds.Table((*kinds.builtin(), *handfast_kinds.rows()))
         self.discovery = discovery.Discovery(self.table)
         self.hub = watch.Hub(self.replica, clock, limits.watch_buffer_bytes, limits.write_seconds)
@@ -388,10 +388,10 @@ class ApiServer:
         self.pipeline.share(servers)
         self.listener.share(servers)
 
-    def _announced(self) -> dict[str, str]:
+    def _lease_annotations(self) -> dict[str, str]:
         compacted = self.storage.compacted_at
-        said = {announcement.UNCERTAIN: str(self.storage.uncertain)}
-        return said if compacted is None else said | {announcement.COMPACTED: objects.timestamp(compacted)}
+        lost = {announcement.UNCERTAIN: str(self.storage.uncertain)}
+        return lost if compacted is None else lost | {announcement.COMPACTED: objects.timestamp(compacted)}
 
     def _consumers_of_files(self) -> served_files.Consumers:
         return served_files.Consumers(

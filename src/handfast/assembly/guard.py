@@ -38,6 +38,7 @@ from handfast.apiserver.admission import (
     plugin,
     pod_scheduling,
     policies,
+    policy_authors,
     quotas,
     rbac,
     revoked_requests,
@@ -74,7 +75,7 @@ class GuardOptions:
     node_recovery_window: datetime.timedelta = datetime.timedelta()
 
 
-def mutating(authors: policies.Authors, priorities: pod_scheduling.Priorities) -> tuple[plugin.Row, ...]:
+def mutating(authors: policy_authors.Authors, priorities: pod_scheduling.Priorities) -> tuple[plugin.Row, ...]:
     """Admission plugins that are asked before mutating webhooks, and again when one of those changed something."""
     return (
         namespace_lifecycle.ROW,
@@ -92,7 +93,7 @@ def validating(
     policy_: rbac_policy.Policy,
     store: storage.Storage,
     revoked: revocations.Revocations,
-    authors: policies.Authors,
+    authors: policy_authors.Authors,
     priorities: pod_scheduling.Priorities,
 ) -> tuple[plugin.Row, ...]:
     """Admission plugins that are asked when nothing changes the object any more."""
@@ -177,7 +178,7 @@ class Guard:
         self.mutating_policies = mutating_policies.MutatingPolicies(replica, table)
         # Where work is done that would hold the loop: that of requests, too.
         self.aside = aside_module.Aside("aside")
-        self._authors = policies.Authors(table, self.aside)
+        self._authors = policy_authors.Authors(table, self.aside)
         self.tokens = token_requests.TokenRequests(
             jwt.Signer(signing_key),
             issuer=options.issuer,

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import datetime
 
-from handfast import errors
 from handfast.apiserver import announcement
 from handfast.apiserver.state import envelope
+from handfast.assembly import stores
 from handfast.store import transfer
 from handfast.store.etcd import place as places
 from handfast.wire import etcd_access, extra
@@ -25,7 +25,7 @@ async def source(store: str, access: etcd_access.Access) -> transfer.Described:
     extra.require_etcd()
     from handfast.store.etcd import source as etcd
 
-    return await etcd.open_source(_parsed(store), access)
+    return await etcd.open_source(stores.etcd_place(store), access)
 
 
 async def new(store: str, access: etcd_access.Access, identity: str) -> transfer.Target:
@@ -37,11 +37,11 @@ async def new(store: str, access: etcd_access.Access, identity: str) -> transfer
     extra.require_etcd()
     from handfast.store.etcd import target as etcd
 
-    return await etcd.open_target(_parsed(store), access, identity)
+    return await etcd.open_target(stores.etcd_place(store), access, identity)
 
 
 async def served(store: str, access: etcd_access.Access, now: datetime.datetime) -> bool:
-    """Whether a server uses the store: of a file that is known, of an etcd by what servers have announced."""
+    """Whether a server uses the store. A file has a lock that tells; in an etcd the Leases of the servers do."""
     if not store.startswith(places.SCHEME):
         from handfast.store.sqlite import file
 
@@ -56,10 +56,3 @@ async def served(store: str, access: etcd_access.Access, now: datetime.datetime)
     finally:
         await opened.close()
     return False
-
-
-def _parsed(store: str) -> places.Place:
-    try:
-        return places.parse(store)
-    except ValueError as error:
-        raise errors.Misuse(f"store: {store} {error}") from None

@@ -20,14 +20,14 @@ def named(place: layout.Layout, store: str) -> str:
     return store if store.startswith(places.SCHEME) else str(place.store(store))
 
 
-def require(chosen: config.Configuration) -> None:
+def require(configuration: config.Configuration) -> None:
     """Return if the store can be opened as far as the settings tell, else refuse."""
-    access(chosen)
-    if chosen.store.startswith(places.SCHEME):
+    access(configuration)
+    if configuration.store.startswith(places.SCHEME):
         extra.require_etcd()
 
 
-def access(chosen: config.Configuration) -> etcd_access.Access:
+def access(configuration: config.Configuration) -> etcd_access.Access:
     """How an etcd is reached; Refused where a part is missing."""
     for one, other in (
         ("etcd_cert_file", "etcd_key_file"),
@@ -36,21 +36,19 @@ def access(chosen: config.Configuration) -> etcd_access.Access:
         ("etcd_password_file", "etcd_username"),
         ("etcd_cert_file", "etcd_ca_file"),
     ):
-        if getattr(chosen, one) is not None and getattr(chosen, other) is None:
+        if getattr(configuration, one) is not None and getattr(configuration, other) is None:
             flags = [f"--{name.replace('_', '-')}" for name in (one, other)]
             raise config.Invalid(f"{flags[0]} is given without {flags[1]}", hint="give both", from_flag=True)
     return etcd_access.Access(
-        ca_file=chosen.etcd_ca_file,
-        cert_file=chosen.etcd_cert_file,
-        key_file=chosen.etcd_key_file,
-        username=chosen.etcd_username,
-        password_file=chosen.etcd_password_file,
+        ca_file=configuration.etcd_ca_file,
+        cert_file=configuration.etcd_cert_file,
+        key_file=configuration.etcd_key_file,
+        username=configuration.etcd_username,
+        password_file=configuration.etcd_password_file,
     )
 
 
-async def opened(
-    store: str, reached: etcd_access.Access | None, *, reserve: int, clock: clocks.Clock
-) -> protocol.Store:
+async def opened(store: str, access: etcd_access.Access | None, *, reserve: int, clock: clocks.Clock) -> protocol.Store:
     """The store, open; `reserve` is what a file keeps for removals."""
     if not store.startswith(places.SCHEME):
         from handfast.store.sqlite import engine as sqlite
@@ -59,8 +57,12 @@ async def opened(
     extra.require_etcd()
     from handfast.store.etcd import engine as etcd
 
+    return await etcd.open_store(etcd_place(store), access or etcd_access.Access())
+
+
+def etcd_place(store: str) -> places.Place:
+    """Where in an etcd a store is that settings have named: they were checked."""
     try:
-        place = places.parse(store)
+        return places.parse(store)
     except ValueError as error:
         raise errors.Misuse(f"store: {store} {error}") from None
-    return await etcd.open_store(place, reached or etcd_access.Access())

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`handfast store`: backs up, restores, copies, verifies and describes a control plane's store.
 
-The commands are in modules of their own. What they have in common is here: which store is meant, and progress.
+Each command is in a module of its own. What they have in common (which store is meant, and progress) is in `store_options`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`handfast store backup`: everything the store holds at one revision, in one file, while it is being served.
 
-1. The file appears under its name complete, with mode 0600, or not at all; one that is there stays, unless told otherwise.
-2. Values that are sealed stay sealed. The keys that open them are not in it, unless that was asked for.
+1. The file appears under its name complete, with mode 0600, or not at all. One that is there stays, unless `--overwrite` is given.
+2. Values that are sealed stay sealed. The keys that open them are in it only with `--unsafe-include-keys`.
 3. What is written to standard output is not written to a terminal.
 
 `store.backup_file` is the form of the file, `store.transfer` reads the store.
@@ -53,25 +53,25 @@ def command(
     """
     import asyncio
 
-    chosen = store_options.chosen(directory, config_file, flags)
+    choice = store_options.choose(directory, config_file, flags)
     if file == STDOUT and output.to_terminal():
         # 3. not to a terminal
         raise output.Usage("a backup is not written to a terminal", hint="name a file, or pipe it into a program")
-    summary = asyncio.run(_back_up(chosen, file, overwrite=overwrite, with_keys=with_keys))
-    _tell(summary, file, chosen.place, form)
-    _note_down(chosen.place, summary)
+    summary = asyncio.run(_back_up(choice, file, overwrite=overwrite, with_keys=with_keys))
+    _tell(summary, file, choice.place, form)
+    _note_down(choice.place, summary)
 
 
-async def _back_up(chosen: store_options.Chosen, file: str, *, overwrite: bool, with_keys: bool) -> dict[str, Any]:
+async def _back_up(choice: store_options.StoreChoice, file: str, *, overwrite: bool, with_keys: bool) -> dict[str, Any]:
     from handfast.api import objects
     from handfast.apiserver import announcement
     from handfast.assembly import store_transfers
     from handfast.datadir import kept_keys
     from handfast.store import backup_file, transfer
 
-    keys = kept_keys.taken(chosen.place) if with_keys else {}
+    keys = kept_keys.taken(choice.place) if with_keys else {}
     with _sink(file, overwrite=overwrite) as sink:
-        source = await store_transfers.source(chosen.store, chosen.access)
+        source = await store_transfers.source(choice.store, choice.access)
         try:
             taken_at = objects.timestamp(clocks.SystemClock().now())
             progress = store_options.Progress("backing up", source.objects)
@@ -123,7 +123,7 @@ def _sink(file: str, *, overwrite: bool) -> Iterator[BinaryIO]:
             ) from error
         return
     path = pathlib.Path(file).absolute()
-    # 1. one that is there stays
+    # 1. one that is there stays, without --overwrite
     if path.exists() and not overwrite:
         raise _exists(path)
     try:
@@ -136,6 +136,7 @@ def _sink(file: str, *, overwrite: bool) -> Iterator[BinaryIO]:
             yield sink
             sink.flush()
             os.fsync(sink.fileno())
+        # 1. complete, under its name
         _name(temporary, path, overwrite=overwrite)
     except OSError as error:
         raise files.explain(error, "write", path) from error

@@ -2,8 +2,8 @@
 """`handfast store copy`: a new store with what another one holds, on the same engine or on another.
 
 1. There is no store yet where the new one is to be. One that an earlier copy left unfinished is gone on with.
-2. Nobody serves from the old one: what would be written after this copy would be lost. Who wants to copy while it is
-   served, to make the pause short, says so: the new store then stays unfinished.
+2. Nobody serves from the old one: what is written to it meanwhile would be lost. With `--prepare` it may be served; the new store
+   then stays unfinished, and a second copy, which takes less time, has to follow.
 3. The new store keeps the identity of the old one. Its epoch is raised, as by a restore: revisions are counted anew.
 
 `store.transfer.synchronise` compares before it writes, so that a copy can be cut short anywhere and begun again.
@@ -48,7 +48,7 @@ def command(
     """
     import asyncio
 
-    access = store_options.chosen(directory, config_file, flags).access
+    access = store_options.choose(directory, config_file, flags).access
     summary = asyncio.run(_copy(_place(origin, "FROM"), _place(destination, "TO"), access, prepare=prepare))
     if form != "text":
         output.result(output.document(summary, form))
@@ -82,7 +82,7 @@ async def _copy(origin: str, destination: str, access: etcd_access.Access, *, pr
             f"{origin} is being served: what is written while it is copied would be lost",
             reason="StoreInUse",
             hint="stop the control plane first; to copy most of it before that, use --prepare (in etcd a server that was killed "
-            "counts for three minutes)",
+            "counts for half a minute)",
         )
     source = await store_transfers.source(origin, access)
     try:

@@ -27,7 +27,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def options(function: _F) -> _F:
-    """Adds --dir, --config, --store, and how an etcd is reached; `chosen` takes them."""
+    """Adds --dir, --config, --store, and how an etcd is reached; `choose` takes them."""
     for decorate in (
         settings.setting_options("store", *config.ETCD),
         settings.config_option,
@@ -38,7 +38,7 @@ def options(function: _F) -> _F:
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class StoreChoice:
     """A data directory, the store that belongs to it, and how an etcd is reached."""
 
     place: layout.Layout
@@ -46,7 +46,7 @@ class Chosen:
     access: etcd_access.Access
 
 
-def chosen(directory: str, config_file: str | None, flags: Mapping[str, Any]) -> Chosen:
+def choose(directory: str, config_file: str | None, flags: Mapping[str, Any]) -> StoreChoice:
     """The data directory, and the store that its configuration, a variable or --store names."""
     from handfast.telemetry import log
 
@@ -54,7 +54,7 @@ def chosen(directory: str, config_file: str | None, flags: Mapping[str, Any]) ->
     log.configure(level="error")
     place = layout.Layout.at(directory)
     configuration = settings.load(place, flags, config_file).configuration
-    return Chosen(place, stores.named(place, configuration.store), stores.access(configuration))
+    return StoreChoice(place, stores.named(place, configuration.store), stores.access(configuration))
 
 
 def sealer(place: layout.Layout) -> seal.Sealer | None:

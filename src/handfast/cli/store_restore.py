@@ -4,8 +4,8 @@
 1. Nobody serves from the data directory, and nobody begins to while this runs.
 2. There is no store yet where this one is to be.
 3. All of the file is read and found good before anything is written.
-4. Every value in it could be served: it opens with a key that is there, and is what its key says. Those that could not are
-   left out only where that was asked for; without any key, that cannot be tried, and is said.
+4. Every value in it could be served: it opens with a seal key that is there, and is the object that its key names. Values that could not
+   be served end the restore, unless it was asked to leave them out. Without any seal key this cannot be tried; then a warning says so.
 5. The epoch is raised: no resource version is given out twice, and whoever follows anything begins anew.
 
 What was begun and not finished is removed, if this process still can.
@@ -27,7 +27,7 @@ from handfast.runtime import clock as clocks
 from handfast.runtime import files
 
 if TYPE_CHECKING:
-    from handfast.apiserver.state import verification
+    from handfast.apiserver.state import verification as verifications
     from handfast.store import protocol, transfer
 
 _SHOWN = 10
@@ -49,14 +49,14 @@ def command(file: str, directory: str, config_file: str | None, drop: bool, form
     The data directory's keys are used if they are there, and are taken from the backup if they are in it. Clients that follow
     objects are told to begin anew.
     """
-    chosen = store_options.chosen(directory, config_file, flags)
-    place = chosen.place
+    choice = store_options.choose(directory, config_file, flags)
+    place = choice.place
     with files.otherwise(layout.ELSEWHERE):
         files.create_directory(place.root)
         # 1. nobody serves from it
         lock = files.lock_directory(place.root)
     try:
-        summary = asyncio.run(_restore(chosen, pathlib.Path(file), drop=drop))
+        summary = asyncio.run(_restore(choice, pathlib.Path(file), drop=drop))
     finally:
         lock.release()
     if form != "text":
@@ -68,7 +68,7 @@ def command(file: str, directory: str, config_file: str | None, drop: bool, form
     )
 
 
-async def _restore(chosen: store_options.Chosen, file: pathlib.Path, *, drop: bool) -> dict[str, Any]:
+async def _restore(choice: store_options.StoreChoice, file: pathlib.Path, *, drop: bool) -> dict[str, Any]:
     from handfast.apiserver import announcement
     from handfast.apiserver.state import envelope
     from handfast.assembly import store_transfers
@@ -76,23 +76,23 @@ async def _restore(chosen: store_options.Chosen, file: pathlib.Path, *, drop: bo
     from handfast.rules import stored_forms
     from handfast.store import epochs, transfer
 
-    place, now = chosen.place, clocks.SystemClock().now()
-    with backup_files.opened(file) as reader:
-        source = transfer.BackupSource(reader, str(file))
+    place, now = choice.place, clocks.SystemClock().now()
+    with backup_files.opened(file) as begin:
+        source = transfer.BackupSource(begin, str(file))
         stored_forms.require_known(source.header.stored_form, envelope.KNOWN)
         # 2. no store yet
-        target = await store_transfers.new(chosen.store, chosen.access, source.identity)
+        target = await store_transfers.new(choice.store, choice.access, source.identity)
         done = False
         try:
-            # 3. all of it is good
-            looked = await _verified(source, place, drop=drop)
+            # 3. all of it is read and found good
+            verification = await _verified(source, place, drop=drop)
             for name in kept_keys.put_back(place, source.files):
                 output.progress(f"{place.root / name} was taken from the backup")
             if drop:
                 preparation.ensure_seal_key(place, now)
             progress = store_options.Progress("restoring", source.objects)
             counts = await transfer.synchronise(
-                _kept(source, looked.unreadable if drop else ()), target.store, progress
+                _kept(source, verification.unreadable if drop else ()), target.store, progress
             )
             progress.end()
             first = epochs.first_version(source.epoch_offset, source.revision, now)
@@ -106,48 +106,48 @@ async def _restore(chosen: store_options.Chosen, file: pathlib.Path, *, drop: bo
         "file": str(file),
         "store": target.place,
         "objects": counts.seen,
-        "leftOut": sorted(looked.unreadable),
+        "leftOut": sorted(verification.unreadable),
         "revision": source.revision,
         "takenAt": source.header.taken_at,
         "firstVersion": first,
     }
 
 
-async def _verified(source: transfer.BackupSource, place: layout.Layout, *, drop: bool) -> verification.Verification:
-    from handfast.apiserver.state import verification
+async def _verified(source: transfer.BackupSource, place: layout.Layout, *, drop: bool) -> verifications.Verification:
+    from handfast.apiserver.state import verification as verifications
     from handfast.assembly import apiserver
     from handfast.pki import seal
 
     sealer = store_options.sealer(place)
     if sealer is None and (taken := source.files.get(place.encryption_key.name)):
         sealer = seal.Sealer.from_text(taken.decode("ascii", "replace"))
-    looked = verification.Verification(sealer, apiserver.SEALED)
+    verification = verifications.Verification(sealer, apiserver.SEALED)
     progress = store_options.Progress("checking", source.objects)
     async for entries in source.pages():
-        looked.look(entries)
-        progress(looked.objects)
+        verification.look(entries)
+        progress(verification.objects)
     progress.end()
     # 4. every value could be served
-    if looked.wrong and not drop:
-        raise unreadable(looked, f"{source.place}: ")
-    for finding in looked.findings[:_SHOWN]:
+    if verification.wrong and not drop:
+        raise unreadable(verification, f"{source.place}: ")
+    for finding in verification.findings[:_SHOWN]:
         output.warn(f"left out: {finding.sentence}")
-    if looked.unopened:
-        keys = ", ".join(sorted(looked.seal_keys))
+    if verification.unopened:
+        keys = ", ".join(sorted(verification.seal_keys))
         if drop:
-            output.warn(f"left out: {store_options.objects(looked.unopened)} sealed with {keys}")
+            output.warn(f"left out: {store_options.objects(verification.unopened)} sealed with {keys}")
         else:
             output.warn(
-                f"{store_options.objects(looked.unopened)} sealed with {keys} cannot be opened: put the file encryption.key "
+                f"{store_options.objects(verification.unopened)} sealed with {keys} cannot be opened: put the file encryption.key "
                 f"that belongs to them into {place.root} before you start"
             )
-    return looked
+    return verification
 
 
-def unreadable(looked: verification.Verification, where: str) -> errors.Refused:
-    """What to say where values cannot be served."""
-    first = looked.findings[0]
-    more = f", and {looked.wrong - 1} more" if looked.wrong > 1 else ""
+def unreadable(verification: verifications.Verification, where: str) -> errors.Refused:
+    """The refusal of a backup with values that cannot be served: the first of them, and how many more."""
+    first = verification.findings[0]
+    more = f", and {verification.wrong - 1} more" if verification.wrong > 1 else ""
     return errors.Refused(
         f"{where}{first.sentence}{more}",
         reason=first.reason,
@@ -156,6 +156,6 @@ def unreadable(looked: verification.Verification, where: str) -> errors.Refused:
 
 
 async def _kept(source: transfer.BackupSource, left_out: Collection[str]) -> AsyncIterator[Sequence[protocol.Entry]]:
-    """What is written: all of it, but for what cannot be read."""
+    """The entries to write: all, but for those that are left out."""
     async for entries in source.pages():
         yield [entry for entry in entries if entry.key not in left_out] if left_out else entries

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`handfast store status`: how a store is, from the store itself: it says so also when no server answers. It changes nothing.
+"""`handfast store status`: how a store is. It reads the store, so it answers also when no server does. It changes nothing.
 
 What servers say of themselves is in their Leases (`apiserver.announcement`), at most a minute old.
 """
@@ -31,20 +31,20 @@ def command(directory: str, config_file: str | None, form: str, **flags: Any) ->
     """Show how the store is: its size, how far it has come, the servers that use it, its seal keys and its last backup."""
     import asyncio
 
-    chosen = store_options.chosen(directory, config_file, flags)
-    status = asyncio.run(_status(chosen, clocks.SystemClock().now()))
+    choice = store_options.choose(directory, config_file, flags)
+    status = asyncio.run(_status(choice, clocks.SystemClock().now()))
     if form != "text":
         output.result(output.document(status, form))
         return
     output.result(_text(status))
 
 
-async def _status(chosen: store_options.Chosen, now: datetime.datetime) -> dict[str, Any]:
+async def _status(choice: store_options.StoreChoice, now: datetime.datetime) -> dict[str, Any]:
     from handfast.apiserver import announcement
     from handfast.assembly import store_transfers
     from handfast.store import epochs
 
-    source = await store_transfers.source(chosen.store, chosen.access)
+    source = await store_transfers.source(choice.store, choice.access)
     try:
         stats = await source.stats()
         marker = await source.note(announcement.MARKER)
@@ -73,12 +73,12 @@ async def _status(chosen: store_options.Chosen, now: datetime.datetime) -> dict[
         ],
         "uncertainWrites": sum(each["uncertainWrites"] for each in servers),
         "lastCompaction": max(compactions, default=None),
-        "lastBackup": _last_backup(chosen.place),
+        "lastBackup": _last_backup(choice.place),
     }
 
 
 async def _servers(source: transfer.Source, now: datetime.datetime) -> Any:
-    """What the API servers have said of themselves, those that are gone included for a day."""
+    """What the API servers have said of themselves, those included that are gone and whose Lease was not removed yet."""
     from handfast.apiserver import announcement
     from handfast.apiserver.state import envelope
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`handfast store verify`: whether a backup, or a store, is whole, and every value in it could be served.
 
-`store.backup_file` says what makes a backup whole, `apiserver.state.verification` what is looked at in a value. It changes
+`store.backup_file` says what makes a backup whole, `apiserver.state.verification` what a value must be. It changes
 nothing, and a control plane that runs goes on meanwhile.
 """
 
@@ -17,7 +17,7 @@ from handfast.cli import backup_files, output, store_options, tables
 from handfast.datadir import layout
 
 if TYPE_CHECKING:
-    from handfast.apiserver.state import verification
+    from handfast.apiserver.state import verification as verifications
     from handfast.store import transfer
 
 _SHOWN: Final = 20
@@ -35,88 +35,91 @@ def command(file: str | None, directory: str, config_file: str | None, ledger: b
     """
     import asyncio
 
-    chosen = store_options.chosen(directory, config_file, flags)
-    summary, looked = asyncio.run(_verify(chosen, file, ledger=ledger))
+    choice = store_options.choose(directory, config_file, flags)
+    summary, verification = asyncio.run(_verify(choice, file, ledger=ledger))
     if form != "text":
         output.result(output.document(summary, form))
     else:
-        output.result(_text(summary, looked))
-    if looked.unopened:
+        output.result(_text(summary, verification))
+    if verification.unopened:
         output.note(
-            f"{store_options.objects(looked.unopened)} sealed with {', '.join(sorted(looked.seal_keys))} were not opened: "
-            f"there is no {chosen.place.encryption_key}"
+            f"{store_options.objects(verification.unopened)} sealed with {', '.join(sorted(verification.seal_keys))} were not opened: "
+            f"there is no {choice.place.encryption_key}"
         )
-    if looked.wrong:
+    if verification.wrong:
         raise errors.Refused(
-            f"{summary['where']}: {looked.wrong} of {store_options.objects(looked.objects)} cannot be served as they are",
-            reason=looked.findings[0].reason,
+            f"{summary['where']}: {verification.wrong} of {store_options.objects(verification.objects)} cannot be served as they are",
+            reason=verification.findings[0].reason,
             hint="restore a backup from before; `handfast store restore --help` says how",
         )
 
 
 async def _verify(
-    chosen: store_options.Chosen, file: str | None, *, ledger: bool
-) -> tuple[dict[str, Any], verification.Verification]:
+    choice: store_options.StoreChoice, file: str | None, *, ledger: bool
+) -> tuple[dict[str, Any], verifications.Verification]:
     from handfast.assembly import store_transfers
     from handfast.store import transfer
 
     if file is None:
-        source = await store_transfers.source(chosen.store, chosen.access)
+        source = await store_transfers.source(choice.store, choice.access)
         try:
-            looked = await _looked_at(source, chosen.place, ledger=ledger)
+            verification = await _verified(source, choice.place, ledger=ledger)
         finally:
             await source.close()
-        return _summary(source, looked), looked
+        return _summary(source, verification), verification
     with backup_files.opened(pathlib.Path(file)) as begin:
         backup = transfer.BackupSource(begin, file)
-        looked = await _looked_at(backup, chosen.place, ledger=ledger)
+        verification = await _verified(backup, choice.place, ledger=ledger)
         more = {
             "checksum": f"sha256:{backup.checksum}",
             "takenAt": backup.header.taken_at,
             "keys": sorted(backup.files),
         }
-        return _summary(backup, looked) | more, looked
+        return _summary(backup, verification) | more, verification
 
 
-async def _looked_at(source: transfer.Source, place: layout.Layout, *, ledger: bool) -> verification.Verification:
-    from handfast.apiserver.state import verification
+async def _verified(source: transfer.Source, place: layout.Layout, *, ledger: bool) -> verifications.Verification:
+    from handfast.apiserver.state import verification as verifications
     from handfast.assembly import apiserver
 
-    looked = verification.Verification(store_options.sealer(place), apiserver.SEALED, with_ledger=ledger)
+    verification = verifications.Verification(store_options.sealer(place), apiserver.SEALED, with_ledger=ledger)
     progress = store_options.Progress("verifying", source.objects)
     async for entries in source.pages():
-        looked.look(entries)
-        progress(looked.objects)
-    looked.finish()
+        verification.look(entries)
+        progress(verification.objects)
+    verification.finish()
     progress.end()
-    return looked
+    return verification
 
 
-def _summary(source: transfer.Source, looked: verification.Verification) -> dict[str, Any]:
+def _summary(source: transfer.Source, verification: verifications.Verification) -> dict[str, Any]:
     return {
         "where": source.place,
         "identity": source.identity,
         "revision": source.revision,
-        "objects": looked.objects,
-        "wrong": looked.wrong,
-        "sealKeys": dict(sorted(looked.seal_keys.items())),
-        "unopened": looked.unopened,
+        "objects": verification.objects,
+        "wrong": verification.wrong,
+        "sealKeys": dict(sorted(verification.seal_keys.items())),
+        "unopened": verification.unopened,
         "findings": [
-            {"key": finding.key, "reason": finding.reason, "sentence": finding.sentence} for finding in looked.findings
+            {"key": finding.key, "reason": finding.reason, "sentence": finding.sentence}
+            for finding in verification.findings
         ],
     }
 
 
-def _text(summary: dict[str, Any], looked: verification.Verification) -> str:
-    what = f"{store_options.objects(looked.objects)} at revision {summary['revision']}"
+def _text(summary: dict[str, Any], verification: verifications.Verification) -> str:
+    what = f"{store_options.objects(verification.objects)} at revision {summary['revision']}"
     if "takenAt" in summary:
         what += f", taken at {summary['takenAt']}"
     lines = [f"{summary['where']}: {what}"]
     if "checksum" in summary:
         lines.append(f"checksum {summary['checksum']}")
-    if looked.seal_keys:
-        lines.append("sealed with " + ", ".join(f"{key} ({count})" for key, count in sorted(looked.seal_keys.items())))
-    if not looked.wrong:
+    if verification.seal_keys:
+        lines.append(
+            "sealed with " + ", ".join(f"{key} ({count})" for key, count in sorted(verification.seal_keys.items()))
+        )
+    if not verification.wrong:
         return "\n".join([*lines, "nothing is wrong"])
-    rows = [(finding.reason, finding.sentence) for finding in looked.findings[:_SHOWN]]
+    rows = [(finding.reason, finding.sentence) for finding in verification.findings[:_SHOWN]]
     return "\n".join([*lines, tables.table(("WHAT", "DETAIL"), rows)])

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """With which resource version a restored store begins.
 
-A resource version is the store's revision plus an offset. A restore counts revisions anew, and brings back contents of
-before: whatever a client has seen since must not come again with another content. So the first version after a restore is
-beyond every version that was ever given out:
+A resource version is the store's revision plus an offset. A restore brings back an older state, and counts revisions anew. A version
+that a client has seen must never come again with another content. So the first version after a restore is beyond every version
+that was ever given out:
 
 1. Beyond those of the backup by `STEP`: as many as the store may have written after it was taken.
 2. Beyond those of an earlier restore of the same backup, of which the backup knows nothing: at least `PER_SECOND` for each
@@ -35,7 +35,7 @@ _BEGINNING: Final = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
 def first_version(offset: int, revision: int, now: datetime.datetime) -> int:
     """The version to begin with, restored at `now` from a store that had this offset and revision."""
     seconds = int((now - _BEGINNING).total_seconds())
-    # 1. beyond the backup; 2. beyond earlier restores
+    # 1. beyond the backup, and 2. beyond earlier restores of it
     return max(offset + revision + STEP, seconds * PER_SECOND)
 
 

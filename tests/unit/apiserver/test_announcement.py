@@ -35,7 +35,12 @@ class Shared:
 
     def server(self, forms: stored_forms.Forms) -> announcement.Announcer:
         return announcement.Announcer(
-            self.store, self.storage, self.clock, forms=forms, raise_form=self.raised.append, facts=lambda: {"x": "y"}
+            self.store,
+            self.storage,
+            self.clock,
+            forms=forms,
+            raise_form=self.raised.append,
+            more_annotations=lambda: {"x": "y"},
         )
 
     async def leases(self) -> dict[str, stored_forms.Announcement]:
@@ -61,7 +66,10 @@ async def test_a_server_says_what_it_is_and_is_gone_when_it_ends(shared: Shared)
     server = shared.server(OLD)
     await server.announce()
     said = (await shared.leases())[server.name]
-    assert (said.forms, said.until) == (OLD, shared.clock.now() + datetime.timedelta(seconds=announcement.SECONDS))
+    assert (said.forms, said.until) == (
+        OLD,
+        shared.clock.now() + datetime.timedelta(seconds=announcement.LEASE_SECONDS),
+    )
     await server.announce()
     await shared.replica.fresh()
     await server.end()
@@ -77,7 +85,7 @@ async def test_a_new_form_is_written_only_when_all_know_it(shared: Shared) -> No
     assert (after.form, await announcement.read_marker(shared.store), shared.raised) == (1, 1, [])
     # The old one is killed: its word counts until its Lease ends.
     await shared.leases()
-    await shared.clock.advance(announcement.SECONDS - 1)
+    await shared.clock.advance(announcement.LEASE_SECONDS - 1)
     await after.announce()
     assert after.form == 1
     await shared.clock.advance(2)
@@ -97,7 +105,7 @@ async def test_a_new_form_is_written_only_when_all_know_it(shared: Shared) -> No
 async def test_leases_that_ended_long_ago_are_removed(shared: Shared) -> None:
     gone, here = shared.server(OLD), shared.server(OLD)
     await gone.announce()
-    await shared.clock.advance(86400 + announcement.SECONDS + 1)
+    await shared.clock.advance(86400 + announcement.LEASE_SECONDS + 1)
     await shared.leases()
     await here.announce()
     assert list(await shared.leases()) == [here.name]

@@ -51,7 +51,7 @@ _MATCH: Final = 80.0
 # A piece of a text that is cut takes 80 ns, and there may be one for each byte; of a definition, as many as the longest request allows.
 _PIECE_BOUNDED: Final = 8.0
 _PIECE: Final = 3.0
-# Sets are compared pair by pair, and not at all if there are more (`library`).
+# Sets are compared pair by pair, and not at all if there are more (`lists`).
 _PAIR: Final = 2.0
 _MOST_PAIRS: Final = 1_000_000
 _LIST, _MAP = 10.0, 30.0

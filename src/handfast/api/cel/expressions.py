@@ -4,9 +4,9 @@
 1. They may name `object`, `oldObject`, `request` and `namespaceObject`; `params` where the policy has a kind of them; and the
    `variables` that stand before them. There is no `authorizer`: who names it is refused when the policy is written.
 2. A variable becomes part of the expressions that name it (`cel.bind`), and is evaluated where it is used, if at all.
-3. What an evaluation costs depends on the object. It is counted for its size, as for rules of custom resources, and an expression
-   that could cost more than `MAX_COST` on an object so large, or gathers too much there, is not evaluated: that is an error, which the
-   failure policy decides.
+3. What an evaluation costs depends on the size of the object, and is counted for it, as for rules of custom resources.
+   An expression that could cost more than `MAX_COST` there, or gather too much, is not evaluated. That is an error, and the failure
+   policy decides.
 
 What follows from values is for `rules.policies`.
 """

@@ -4,8 +4,8 @@
 The evaluator copies the list that it gathers in each round: of 1,000 elements in 20 ms, of 10,000 in 2 s, and no other thread runs
 meanwhile. What an object may have is counted on the object itself, before an expression runs on it.
 
-1. A loop has no more rounds than the widest list or map of the values has elements; with `+` so many times more; where a text is
-   cut into pieces, as many as the longest text has letters.
+1. A loop has no more rounds than the widest list or map of the values has elements. Each `+` of lists may make it
+   wider by as much. Where a text is cut into pieces, there may be as many as the longest text has letters.
 2. All copies of one evaluation are at most `MAX_COPIES`. Loops in loops have 10,000 rounds in all, each with a list as wide.
 3. A text that is cut has at most `MAX_PIECES` letters.
 

@@ -30,7 +30,7 @@ from dataclasses import replace
 from typing import Any
 
 from handfast.api import objects, status
-from handfast.api.merging import differences, fieldsets, last_applied, managed_fields, patch
+from handfast.api.merging import differences, fieldsets, last_applied, managed_fields, patch, shapes
 
 Document = dict[str, Any]
 Types = differences.Types
@@ -57,7 +57,7 @@ def server_side_apply(
     are the fields that a write through this subresource leaves alone.
     Applying the same again gives back an equal document with equal `managedFields`, times included.
     """
-    shape = fieldsets.shape_of(types)
+    shape = shapes.shape_of(types)
     # 1. and 2. refuse what cannot be applied, drop nulls and what only the server sets
     configuration = differences.without(_configuration(applied), ignored or {})
     _check_elements(shape, configuration, ())
@@ -103,7 +103,7 @@ def merged_by_policy(live: Document, applied: Any, types: Types) -> Document:
 
     A list or a struct that is merged as a whole is refused, as in Kubernetes: what the policy does not name would be lost.
     """
-    shape = fieldsets.shape_of(types)
+    shape = shapes.shape_of(types)
     configuration = _configuration(applied)
     whole = sorted(fieldsets.path_text(path) for path in _whole(shape, configuration, ()))
     if whole:
@@ -113,7 +113,7 @@ def merged_by_policy(live: Document, applied: Any, types: Types) -> Document:
     return merged
 
 
-def _whole(shape: fieldsets.Shape, value: Any, path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+def _whole(shape: shapes.Shape, value: Any, path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
     """Where a configuration names something that is merged as a whole."""
     is_list = isinstance(value, list)
     if (isinstance(value, dict) and shape.atomic) or (is_list and shape.list_type not in {"map", "set"}):
@@ -124,7 +124,7 @@ def _whole(shape: fieldsets.Shape, value: Any, path: tuple[str, ...]) -> Iterato
 
 
 def _owners(
-    live: Document | None, shape: fieldsets.Shape, own: managed_fields.Entry, ignored: differences.Ignored
+    live: Document | None, shape: shapes.Shape, own: managed_fields.Entry, ignored: differences.Ignored
 ) -> list[managed_fields.Entry]:
     """The record of the live object or, if it has none yet, one that gives everything to nobody known."""
     entries = managed_fields.read_entries(live)
@@ -144,7 +144,7 @@ def _touched(others: Sequence[managed_fields.Entry], changed: fieldsets.FieldSet
     return any(entry.fields.intersection(changed) for entry in others)
 
 
-def _own_before(own: managed_fields.Entry, live: Document | None, shape: fieldsets.Shape) -> fieldsets.FieldSet:
+def _own_before(own: managed_fields.Entry, live: Document | None, shape: shapes.Shape) -> fieldsets.FieldSet:
     """What the applier has set in another way, and is as it left it: kubectl, by client-side apply."""
     if own.manager != last_applied.MANAGER or live is None:
         return fieldsets.FieldSet()
@@ -171,7 +171,7 @@ def _without_nulls(value: Any) -> Any:
     return [_without_nulls(part) for part in value] if isinstance(value, list) else value
 
 
-def _check_elements(shape: fieldsets.Shape, value: Any, path: tuple[str, ...]) -> None:
+def _check_elements(shape: shapes.Shape, value: Any, path: tuple[str, ...]) -> None:
     """Every element of a list that is owned by element must have its keys, and be the only one with them."""
     if fieldsets.is_leaf(shape, value):
         return
@@ -193,7 +193,7 @@ def _check_elements(shape: fieldsets.Shape, value: Any, path: tuple[str, ...]) -
         _check_elements(below, part, (*path, name))
 
 
-def _merge(shape: fieldsets.Shape, live: Any, applied: Any) -> Any:
+def _merge(shape: shapes.Shape, live: Any, applied: Any) -> Any:
     if isinstance(live, dict) and isinstance(applied, dict) and not shape.atomic:
         merged = dict(live)
         for name, value in applied.items():
@@ -205,7 +205,7 @@ def _merge(shape: fieldsets.Shape, live: Any, applied: Any) -> Any:
     return live if patch.json_equal(live, applied) else applied
 
 
-def _merge_elements(shape: fieldsets.Shape, live: list[Any], applied: list[Any]) -> list[Any]:
+def _merge_elements(shape: shapes.Shape, live: list[Any], applied: list[Any]) -> list[Any]:
     """Applied elements in their own order, in the places of those that are there; a new one comes after the one before it."""
     names = [fieldsets.element_name(shape, part) for part in live]
     there = dict(reversed(list(zip(names, live, strict=True))))
@@ -237,7 +237,7 @@ def _merge_elements(shape: fieldsets.Shape, live: list[Any], applied: list[Any])
 
 
 def _without(
-    document: Document, gone: fieldsets.FieldSet, entries: Sequence[managed_fields.Entry], shape: fieldsets.Shape
+    document: Document, gone: fieldsets.FieldSet, entries: Sequence[managed_fields.Entry], shape: shapes.Shape
 ) -> Document:
     """The document without those fields of `gone` in which none of `entries` owns anything."""
     kept = fieldsets.FieldSet.union_of(entry.fields for entry in entries)
@@ -245,7 +245,7 @@ def _without(
     return pruned
 
 
-def _prune(shape: fieldsets.Shape, value: Any, gone: fieldsets.Tree, kept: fieldsets.Tree) -> Any:
+def _prune(shape: shapes.Shape, value: Any, gone: fieldsets.Tree, kept: fieldsets.Tree) -> Any:
     if "." in gone and not kept:
         return _GONE
     if isinstance(value, dict):

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from handfast.api import objects
-from handfast.api.merging import fieldsets, patch
+from handfast.api.merging import fieldsets, patch, shapes
 
 Document = dict[str, Any]
 Types = str | Mapping[str, Any] | None
@@ -45,18 +45,18 @@ def without(document: Mapping[str, Any], ignored: Ignored) -> Document:
     return rest
 
 
-def created(document: Mapping[str, Any], shape: fieldsets.Shape, ignored: Ignored) -> fieldsets.FieldSet:
+def created(document: Mapping[str, Any], shape: shapes.Shape, ignored: Ignored) -> fieldsets.FieldSet:
     """All that can be owned of a new object."""
     return fieldsets.FieldSet(_created(document, shape, ignored, fieldsets.LEAF))
 
 
-def created_fields_v1(document: Mapping[str, Any], shape: fieldsets.Shape, ignored: Ignored) -> dict[str, Any]:
+def created_fields_v1(document: Mapping[str, Any], shape: shapes.Shape, ignored: Ignored) -> dict[str, Any]:
     """The same as FieldsV1: the set itself is not made (half of the time for a ConfigMap with ten keys)."""
     return _created(document, shape, ignored, {})
 
 
 def _created(
-    document: Mapping[str, Any], shape: fieldsets.Shape, ignored: Ignored, leaf: fieldsets.Tree
+    document: Mapping[str, Any], shape: shapes.Shape, ignored: Ignored, leaf: fieldsets.Tree
 ) -> fieldsets.Tree:
     owned = {name: value for name, value in without(document, ignored).items() if name not in _OF_OBJECT}
     metadata = owned.get("metadata")
@@ -66,14 +66,14 @@ def _created(
 
 
 def compare(
-    before: Mapping[str, Any], after: Mapping[str, Any], shape: fieldsets.Shape
+    before: Mapping[str, Any], after: Mapping[str, Any], shape: shapes.Shape
 ) -> tuple[fieldsets.FieldSet, fieldsets.FieldSet]:
     """The fields added or changed, and the fields removed, without those that nobody owns."""
     changed, removed = _compare(shape, before, after)
     return fieldsets.FieldSet(changed).difference(UNOWNED), fieldsets.FieldSet(removed).difference(UNOWNED)
 
 
-def _compare(shape: fieldsets.Shape, before: Any, after: Any) -> tuple[fieldsets.Tree, fieldsets.Tree]:
+def _compare(shape: shapes.Shape, before: Any, after: Any) -> tuple[fieldsets.Tree, fieldsets.Tree]:
     changed: fieldsets.Tree = {}
     removed: fieldsets.Tree = {}
     old = {name: (part, below) for name, part, below in fieldsets.children(shape, before)}
@@ -101,14 +101,14 @@ def _compare(shape: fieldsets.Shape, before: Any, after: Any) -> tuple[fieldsets
     return changed, removed
 
 
-def _comparable(shape: fieldsets.Shape, before: Any, after: Any) -> bool:
+def _comparable(shape: shapes.Shape, before: Any, after: Any) -> bool:
     """Whether two values are to be compared part by part."""
     if isinstance(before, dict) and isinstance(after, dict):
         return not shape.atomic
     return isinstance(before, list) and isinstance(after, list) and shape.list_type in {"map", "set"}
 
 
-def _added(shape: fieldsets.Shape, value: Any, leaf: fieldsets.Tree, *, framed: bool) -> fieldsets.Tree:
+def _added(shape: shapes.Shape, value: Any, leaf: fieldsets.Tree, *, framed: bool) -> fieldsets.Tree:
     """A value that was not there: all that is in it and, unless it is a frame that is always there, itself."""
     is_frame = framed and shape.implied
     if fieldsets.is_leaf(shape, value):
@@ -117,7 +117,7 @@ def _added(shape: fieldsets.Shape, value: Any, leaf: fieldsets.Tree, *, framed: 
     return parts or _NOTHING if is_frame else {".": {}, **parts}
 
 
-def _parts_added(shape: fieldsets.Shape, value: Any, leaf: fieldsets.Tree, *, framed: bool) -> fieldsets.Tree:
+def _parts_added(shape: shapes.Shape, value: Any, leaf: fieldsets.Tree, *, framed: bool) -> fieldsets.Tree:
     tree: fieldsets.Tree = {}
     for name, part, below in fieldsets.children(shape, value):
         # Nearly all are: not worth a call (a quarter of the time for a Pod).
@@ -130,7 +130,7 @@ def _parts_added(shape: fieldsets.Shape, value: Any, leaf: fieldsets.Tree, *, fr
     return tree
 
 
-def _removed(shape: fieldsets.Shape, value: Any) -> fieldsets.Tree:
+def _removed(shape: shapes.Shape, value: Any) -> fieldsets.Tree:
     """A value that is no longer there: itself and all that was in it."""
     if fieldsets.is_leaf(shape, value):
         return {".": {}}

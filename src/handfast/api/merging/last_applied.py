@@ -19,7 +19,7 @@ import msgspec
 
 from handfast.api import objects
 from handfast.api.codec import nesting
-from handfast.api.merging import differences, fieldsets
+from handfast.api.merging import differences, fieldsets, shapes
 
 Document = dict[str, Any]
 
@@ -32,7 +32,7 @@ _encode = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=F
 _ESCAPES: Final = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&\u2028\u2029"}
 
 
-def still_there(live: Mapping[str, Any], shape: fieldsets.Shape, api_version: str) -> fieldsets.FieldSet:
+def still_there(live: Mapping[str, Any], shape: shapes.Shape, api_version: str) -> fieldsets.FieldSet:
     """The fields that the annotation says, and that are in the object with the same values (1)."""
     said = _said(live)
     if said.get("apiVersion") != api_version:

@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from handfast.api.merging import differences, fieldsets, managed_fields
+from handfast.api.merging import differences, fieldsets, managed_fields, shapes
 
 Document = dict[str, Any]
 
@@ -37,7 +37,7 @@ def created(
 ) -> list[Document]:
     """The `managedFields` of a new object; `sent` is the record that came with it."""
     # 1. all of it is the creator's
-    shape = fieldsets.shape_of(types)
+    shape = shapes.shape_of(types)
     fields = differences.created_fields_v1(document, shape, ignored)
     row = managed_fields.row(manager, api_version, now_text, fields)
     rows = [row] if fields else []
@@ -72,7 +72,7 @@ def updated(
     if not rows:
         return []
     # 2. what changed is the writer's
-    changed, removed = differences.compare(before, after, fieldsets.shape_of(types))
+    changed, removed = differences.compare(before, after, shapes.shape_of(types))
     if not changed and not removed:
         return rows
     own = managed_fields.Entry(

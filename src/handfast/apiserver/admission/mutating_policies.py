@@ -18,7 +18,7 @@ as they are. Bindings, params and namespaces are found as for policies that judg
 |---|---|---|---|---|
 | who may write policies | a mutation of requests' approval | remove a denial | `untouched` | test_a_denial_stays |
 | … | a mutation of Secrets | have an administrator's Secret become a token | 5 | test_no_secret_becomes_a_token |
-| … | a mutation of policies | lock policies against repair | `configurations` 1 | test_policies_are_never_changed_by_policies |
+| … | a mutation of policies | lock policies against repair | `configurations`: policies are exempt | test_policies_are_never_changed_by_policies |
 | … | params that they cannot read | copy a Secret into an object that they can read | the plugin `PolicyParams` | test_params_are_for_those_who_may_read_them |
 | who writes an object | one on which the policy fails | have it pass as it is | 3: Fail is the default | test_an_error_ends_the_request |
 | … | a policy that judges, and one that changes | pass the first with what the second takes away | 6 | test_policies_that_judge_see_what_will_be_stored |

@@ -6,19 +6,21 @@ are written into the audit line, as the binding says.
 
 1. A cluster without policies pays one lookup for a write; one with policies that are about other kinds pays another.
 2. A policy counts where a binding of it matches, too. One without a binding says nothing.
-3. Params are objects of the policy's kind: one by its name, or those that a selector selects, in the namespace that the binding names,
-   else in that of the object. None of them: Deny refuses, Allow passes. More than `MAX_PARAMS`, or `MAX_PARAM_BYTES`, are an error (4).
-4. What cannot be used (a selector, a kind of params that nobody serves, params in no namespace) is an error, and the failure policy decides.
-5. Deny ends the request with the reason of the validation; Warn is a warning to the caller; Audit an annotation of the audit line.
-   All policies are asked. The first that denies, by their names, is the one that is said.
+3. Params are objects of the policy's `paramKind`: one by its name, or all that a selector selects. They lie in the namespace that the
+   binding names, else in that of the object. Where there is none, the binding's `parameterNotFoundAction` says whether that refuses or passes.
+   More than `MAX_PARAMS`, or `MAX_PARAM_BYTES`, are an error (4).
+4. A policy that cannot be used for this write is an error, and its failure policy decides: a selector that cannot be read, a kind of params
+   that nobody serves, params without a namespace.
+5. The action Deny ends the request with the reason of the validation, Warn warns the caller, and Audit annotates the audit line.
+   All policies are asked, in the order of their names. The caller is told of the first that denies.
 6. Without the evaluator every policy is an error: those that fail closed refuse, the others pass.
+
+Writes of policies themselves are `policy_authors`'.
 
 | who | holding | tries | stopped by | shown in tests/unit/apiserver/admission/test_policies.py |
 |---|---|---|---|---|
-| who may write policies | a policy that refuses everything | lock it against its own removal | `configurations` 1 | test_policies_are_never_judged_by_policies |
-| … | … | keep themselves from being revoked | `configurations` 1 | test_nobody_is_kept_from_being_revoked |
-| who may write policies | Secrets as params | read them in messages | the plugin `PolicyParams`: get on them | test_params_are_for_those_who_may_read_them |
-| … | a binding whose policy, or its kind of params, comes later | the same | get on everything, as in Kubernetes | test_params_that_nobody_knows_are_for_those_who_may_read_all |
+| who may write policies | a policy that refuses everything | lock it against its own removal | `configurations`: policies are exempt | test_policies_are_never_judged_by_policies |
+| … | … | keep themselves from being revoked | `configurations`: new Revocations are exempt | test_nobody_is_kept_from_being_revoked |
 | who may write params | a thousand of them, or large ones | hold the server | 3, and they are decoded aside | test_so_many_params_and_no_more |
 | who writes what a policy forbids | a namespace that is gone | pass a selector | the namespace is asked for, and is not there | test_a_namespace_that_is_gone_passes_nobody |
 """
@@ -31,26 +33,22 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
-from handfast.api import jsonpath, kinds, status
-from handfast.api.cel import engine, expressions
+from handfast.api import kinds, status
+from handfast.api.cel import expressions
 from handfast.api.codec import bounds
 from handfast.api.custom import definitions
 from handfast.apiserver.admission import plugin, webhook_review
 from handfast.apiserver.state import items
 from handfast.apiserver.state import replica as replica_module
-from handfast.rules import access, decision
-from handfast.rules.policies import configurations, type_checking, verdicts
+from handfast.rules.policies import configurations, verdicts
 from handfast.rules.webhooks import matching
-from handfast.runtime import aside as aside_module
 
 GROUP: Final = "admissionregistration.k8s.io"
 POLICIES: Final = f"{GROUP}/validatingadmissionpolicies/"
 BINDINGS: Final = f"{GROUP}/validatingadmissionpolicybindings/"
 MUTATING_POLICIES: Final = f"{GROUP}/mutatingadmissionpolicies/"
 MUTATING_BINDINGS: Final = f"{GROUP}/mutatingadmissionpolicybindings/"
-_PLURALS: Final = frozenset({"mutatingadmissionpolicies", "validatingadmissionpolicies"})
 NOTE: Final = "validation.policy.admission.k8s.io/validation_failure"
-NOT_EVALUATED: Final = f"expressions of policies and matchConditions are stored and not evaluated: {engine.INSTALL}"
 NO_PARAMS: Final = "no params found for policy binding with `Deny` parameterNotFoundAction"
 _NAMESPACES: Final = "core/namespaces/"
 _DEFINITIONS: Final = f"{definitions.RESOURCE[0]}/{definitions.RESOURCE[1]}/"
@@ -60,7 +58,7 @@ _NOTES_LENGTH: Final = 1024
 MAX_PARAMS: Final = 200
 MAX_PARAM_BYTES: Final = 2 << 20
 Row = tuple[verdicts.Judge, kinds.Kind]
-# Takes what weighs beside the object, and what is to be done.
+# Runs a function aside where it would hold the event loop. It takes what weighs beside the object, the function, and its arguments.
 Work = Callable[..., Awaitable[Any]]
 # A kind, and an object of it.
 Param = tuple[kinds.Kind, items.Item]
@@ -79,21 +77,12 @@ class Case:
     wrong: str = ""
 
 
-def warnings_of(write: plugin.Write) -> list[str]:
-    """What whoever writes a policy, or a webhook with conditions, should know (6)."""
-    if write.kind.group != GROUP or write.document is None or engine.is_available():
-        return []
-    hooks = jsonpath.mappings(write.document, "webhooks")
-    conditional = any(hook.get("matchConditions") for hook in hooks)
-    return [NOT_EVALUATED] if conditional or write.kind.plural in _PLURALS else []
-
-
 class NotUsable(Exception):
     """A policy, or a binding, cannot be used for this write."""
 
 
 class Policies:
-    """Every admission policy of the cluster of one sort: those that judge."""
+    """The validating policies of the cluster, and their bindings. `MutatingPolicies` follows the other sort in the same way."""
 
     # Where they and their bindings are.
     policies_at: ClassVar = POLICIES
@@ -168,7 +157,7 @@ class Policies:
         denied: list[tuple[str, verdicts.Finding]] = []
         for case, verdict in zip(cases, judged, strict=True):
             denied += _act(case.judge.policy, case.binding, verdict, warnings, annotations)
-        if denied:  # 5. the first is the one that is said
+        if denied:  # 5. the caller is told of the first
             raise refusal(write, *denied[0])
 
     def cases(
@@ -265,7 +254,10 @@ class Policies:
 
 
 def weight(cases: Sequence[Case]) -> float:
-    """What is done beside reading the object, in bytes that take as long: params are read, and expressions evaluated or even compiled."""
+    """How long the work beside reading the object takes, in bytes that take as long to read.
+
+    Params are read, and expressions are evaluated, perhaps even compiled.
+    """
     params = sum(len(param[1].body) for case in cases for param in case.params if param is not None)
     cost = sum(len(case.params) * case.judge.price(expressions.Sizes(case.data)) for case in cases if not case.wrong)
     return params + bounds.LIGHT_BYTES * cost / verdicts.LIGHT_COST
@@ -348,85 +340,3 @@ def refusal(write: plugin.Write, message: str, finding: verdicts.Finding) -> sta
         kind=said.kind,
         causes=[status.Cause("", message)],
     )
-
-
-# --- writes of policies themselves
-
-
-class Authors:
-    """What is done when a policy or a binding is written: its types are checked, and its author may read the params."""
-
-    def __init__(self, table: Iterable[kinds.Kind] | None = None, aside: aside_module.Aside | None = None) -> None:
-        self._table = kinds.builtin() if table is None else table
-        self._aside = aside
-        written = frozenset({plugin.CREATE, plugin.UPDATE})
-        resources = frozenset({(GROUP, "validatingadmissionpolicies")})
-        self.type_row = plugin.Row("PolicyTypes", written, self.check_types, resources, changes=True)
-        bindings = frozenset({"mutatingadmissionpolicybindings", "validatingadmissionpolicybindings"})
-        both = frozenset((GROUP, plural) for plural in _PLURALS | bindings)
-        self.params_row = plugin.Row("PolicyParams", written, self.require_params, both)
-
-    async def check_types(self, write: plugin.Write, _context: plugin.Context) -> None:
-        """Write into the status which expressions do not fit the kinds that the policy is about."""
-        document, old = write.document, write.old
-        if document is None or write.subresource:
-            return
-        generation = 1
-        if old is not None:
-            generation = int(old["metadata"].get("generation") or 1) + (document.get("spec") != old.get("spec"))
-        policy, table = configurations.policy(document), tuple(self._table)
-        # Aside: each expression is compiled, and judged once for each kind.
-        if self._aside is None:
-            warnings = type_checking.warnings(policy, table)
-        else:
-            warnings = await self._aside.run(write.user.name, type_checking.warnings, policy, table)
-        checked = {"typeChecking": {"expressionWarnings": warnings} if warnings else {}}
-        document["status"] = {**(document.get("status") or {}), "observedGeneration": generation, **checked}
-
-    def require_params(self, write: plugin.Write, context: plugin.Context) -> None:
-        """Refuse who may not read the params: messages could tell what is in them."""
-        document, old = write.document, write.old
-        if document is None or write.subresource or (old is not None and old.get("spec") == document.get("spec")):
-            return
-        if write.kind.plural in _PLURALS:
-            kind, space, name = configurations.policy(document).param_kind, "", ""
-        else:
-            binding = configurations.binding(document)
-            kind = _kind_of(write, binding.policy, context) if binding.has_params else None
-            space, name = binding.param_namespace, binding.param_name
-        if kind is not None:
-            # What is not served today may be tomorrow, when nobody asks again.
-            row = served(self._table, *kind)
-            resource = _ALL if row is None else (row.group, row.version, row.plural)
-            _require_get(write, context, resource, space, name)
-
-
-def _kind_of(write: plugin.Write, policy: str, context: plugin.Context) -> tuple[str, str] | None:
-    """The kind of params of the policy of a binding; none that is served for one that is not there: it may be any."""
-    mutates = write.kind.plural == "mutatingadmissionpolicybindings"
-    document = context.find(MUTATING_POLICIES if mutates else POLICIES, "", policy)
-    return ("*", "*") if document is None else configurations.policy(document).param_kind
-
-
-_ALL: Final = ("*", "*", "*")
-
-
-def _require_get(
-    write: plugin.Write, context: plugin.Context, resource: tuple[str, str, str], space: str, name: str
-) -> None:
-    group, version, plural = resource
-    question = access.Attributes(
-        user=write.user.name,
-        groups=write.user.groups,
-        verb="get",
-        is_resource=True,
-        group=group,
-        version=version,
-        plural=plural,
-        namespace=space,
-        name=name,
-    )
-    verdict = context.decide(question)
-    if not isinstance(verdict, decision.Approve):
-        why = f"{access.refusal(question, verdict)}: whoever writes a policy with params has to be able to read them"
-        raise plugin.Refusal(write, decision.Deny("ParamsNotPermitted", why, "PolicyParams"))

@@ -6,8 +6,8 @@
    in as the quota allows. While one write is under way, those that come meanwhile gather, and are judged together.
 3. An object whose name is taken uses nothing: its creation fails in any case.
 4. A dry run is judged and reserves nothing.
-5. It is asked last, after webhooks and when the object is encoded, so that what others refuse uses nothing up, and so that little time passes until the object
-   is stored: the controller, which counts anew, waits longer than that.
+5. It is asked last, after webhooks and when the object is encoded: what others refuse uses nothing up, and the object is stored soon after.
+   The controller, which counts anew, waits longer than that.
 6. What fails all the same stays reserved until the next count, which comes within a minute.
 7. Nobody is exempt.
 8. What an object uses is worked out before it waits with others: aside, where it is heavy.

@@ -16,7 +16,7 @@ from typing import Any
 
 from handfast.api import kinds, objects
 from handfast.apiserver import calls
-from handfast.apiserver.admission import mutating_policies, plugin, policies, webhooks
+from handfast.apiserver.admission import mutating_policies, plugin, policies, policy_authors, webhooks
 
 _OPTIONS = {plugin.CREATE: "CreateOptions", plugin.UPDATE: "UpdateOptions", plugin.DELETE: "DeleteOptions"}
 
@@ -69,7 +69,7 @@ class Admitter:
     async def validate(self, call: calls.Call, write: plugin.Write) -> None:
         """Let plugins and webhooks refuse the document as it will be stored."""
         await self._validating.run(write)
-        call.warnings += policies.warnings_of(write) + mutating_policies.warnings_of(write)
+        call.warnings += policy_authors.warnings_of(write) + mutating_policies.warnings_of(write)
         if self._policies.concerned(write.operation, write.kind, write.subresource):
             # Aside where the object is heavy: expressions cost in proportion to it, and to what else they see.
             await self._policies.validate(write, _options(call, write), call.warnings, call.annotations, call.work_with)

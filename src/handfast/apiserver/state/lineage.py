@@ -6,7 +6,7 @@ a witness, which is a note that this server left in the store. Before anything i
 
 1. A store that was sealed with keys that are not ours is another cluster's: refused.
 2. So is one with another identity, unless it has no objects: then it was begun anew, and its epoch is raised.
-3. An epoch that was raised since is enough: nothing under it was ever given out by us.
+3. Under an epoch that was raised since, this server has given out no version yet: nothing needs to be raised.
 4. An epoch lower than ours, a revision lower than ours, or a store without our witness: its history went back, or is
    another. The epoch is raised, past the greatest one that was seen.
 5. A new witness is left before the file names it, and the old one goes after that: whenever the server is killed, the file
@@ -120,7 +120,7 @@ class Lineage:
                     hint=f"name the store that this data directory was used with; if this one is right, remove {self._path}",
                 )
             return "the store was begun anew"
-        # 3. raised since
+        # 3. an epoch that was raised since
         if store.epoch_offset > seen.epoch_offset:
             return ""
         # 4. went back, or is another

@@ -4,13 +4,7 @@
 Resource versions are made here (engine revision + epoch offset). It does not decide whether a write is right: callers
 bring a checked document and the item it replaces.
 
-A write whose answer was lost is never tried again blindly. The key is read:
-
-1. What was to be written is there: it was done, at the revision that is there.
-2. The state that was to be replaced is still there: the same compare-and-swap is made once more, and no third time.
-3. Anything else is there: somebody was faster.
-4. It cannot be read, or the second try is lost, too: 504, which says that it may have been done. No `Retry-After`: clients
-   repeat by themselves what has one.
+What becomes of a write whose answer was lost is `lost_answers`' to find out.
 """
 
 from __future__ import annotations
@@ -21,11 +15,10 @@ from typing import Any, Final
 
 import msgspec
 
-from handfast import errors
 from handfast.api import kinds, objects, status
 from handfast.api.codec import bounds
 from handfast.apiserver import flows
-from handfast.apiserver.state import envelope
+from handfast.apiserver.state import envelope, lost_answers
 from handfast.apiserver.state import items as items_module
 from handfast.apiserver.state import replica as replica_module
 from handfast.store import protocol
@@ -90,29 +83,31 @@ class Prepared(msgspec.Struct, frozen=True, gc=False):
     is_removing: bool = False
 
 
-class _Attempt(msgspec.Struct, frozen=True, gc=False):
-    """One compare-and-swap: `value` None deletes, `expected` 0 creates."""
-
-    key: str
-    value: bytes | None
-    expected: int
-    removing: bool = False
-
-
 class Storage:
     """The only writer to the store in this process."""
 
     def __init__(self, store: protocol.Store, envelopes: envelope.Envelopes, replica: replica_module.Replica) -> None:
         self._store = store
         self._envelopes = envelopes
+        self._attempts = lost_answers.Attempts(store, self._note_trouble)
         self.replica = replica
         # Why the last write could not be taken, until one is: what /readyz says.
         self.trouble: str | None = None
         # When this server last raised the floor.
         self.compacted_at: datetime.datetime | None = None
-        # Writes whose answer was lost, and those of which it is not known to this day.
-        self.uncertain = 0
-        self.unknown = 0
+
+    @property
+    def uncertain(self) -> int:
+        """Writes whose answer was lost."""
+        return self._attempts.uncertain
+
+    @property
+    def unknown(self) -> int:
+        """Those of them that nobody knows the outcome of to this day."""
+        return self._attempts.unknown
+
+    def _note_trouble(self, why: str) -> None:
+        self.trouble = why
 
     async def find(self, kind: kinds.Kind, namespace: str, name: str) -> items_module.Item | None:
         """The current state: linearizable."""
@@ -164,7 +159,9 @@ class Storage:
         if charge is not None:
             charge.stores(len(prepared.payload), 0 if old is None else len(old.body))
         expected = 0 if old is None else old.version - self._store.epoch_offset
-        revision = await self._write(_Attempt(prepared.key, prepared.value, expected, removing=prepared.is_removing))
+        revision = await self._write(
+            lost_answers.Attempt(prepared.key, prepared.value, expected, removing=prepared.is_removing)
+        )
         return items_module.Item(
             prepared.namespace, prepared.name, revision + self._store.epoch_offset, prepared.payload
         )
@@ -173,16 +170,12 @@ class Storage:
         """Remove an object; its last state under the version of the removal."""
         key = kind.key(old.namespace, old.name)
         expected = old.version - self._store.epoch_offset
-        revision = await self._write(_Attempt(key, None, expected))
+        revision = await self._write(lost_answers.Attempt(key, None, expected))
         return old.at_version(revision + self._store.epoch_offset)
 
-    async def _write(self, attempt: _Attempt) -> int:
+    async def _write(self, attempt: lost_answers.Attempt) -> int:
         try:
-            try:
-                revision = await self._send(attempt)
-            except protocol.StoreUncertain as error:
-                self.trouble = error.message
-                revision = await self._settle(attempt)
+            revision = await self._attempts.make(attempt)
         except protocol.StoreFull:
             # Reads and deletes go on: no reason to send them elsewhere. `room` tells it.
             raise
@@ -193,66 +186,6 @@ class Storage:
             raise status.StatusError("RequestEntityTooLarge", error.message) from None
         self.trouble = None
         return revision
-
-    async def _send(self, attempt: _Attempt) -> int:
-        key, value, expected = attempt.key, attempt.value, attempt.expected
-        if value is None:
-            return await self._store.delete(key, expected=expected)
-        if not expected:
-            return await self._store.create(key, value)
-        return await self._store.update(key, value, expected=expected, removing=attempt.removing)
-
-    async def _settle(self, attempt: _Attempt) -> int:
-        """The revision of a write whose answer was lost, if it was done or can be done now."""
-        self.uncertain += 1
-        revision = await self._done_already(attempt)
-        if revision is not None:
-            return revision
-        # 2. once more
-        try:
-            return await self._send(attempt)
-        except protocol.Mismatch as mismatch:
-            # 1. the first one came through after all
-            revision = await self._revision_of(attempt, mismatch.actual)
-            if revision is None:
-                raise
-            return revision
-        except protocol.StoreUncertain:
-            revision = await self._done_already(attempt)
-        except protocol.StoreUnavailable:
-            # The first one may still come through.
-            revision = None
-        if revision is None:
-            raise self._not_known(attempt)
-        return revision
-
-    async def _done_already(self, attempt: _Attempt) -> int | None:
-        """The revision at which the write is there; None if it is not, and nobody else's is."""
-        try:
-            entry = await self._store.get(attempt.key)
-            revision = await self._revision_of(attempt, entry)
-        except errors.Unavailable:
-            raise self._not_known(attempt) from None
-        # 3. somebody was faster
-        if revision is None and (entry.revision if entry else 0) != attempt.expected:
-            raise protocol.Mismatch(attempt.key, entry)
-        return revision
-
-    async def _revision_of(self, attempt: _Attempt, entry: protocol.Entry | None) -> int | None:
-        """The revision of the write, if what is there is what it was to leave behind (1)."""
-        if entry is None:
-            # Of a delete only its effect is left. The revision now is one that its event has not passed.
-            return await self._store.current_revision() if attempt.value is None else None
-        return entry.revision if entry.value == attempt.value and entry.revision > attempt.expected else None
-
-    def _not_known(self, attempt: _Attempt) -> status.StatusError:
-        # 4. it may have been done
-        self.unknown += 1
-        return status.StatusError(
-            "Timeout",
-            f"{attempt.key}: the store did not say whether this write was done; it may have been: read the object "
-            "before you try again",
-        )
 
     async def page_at(
         self, kind: kinds.Kind, version: int, namespace: str, after: str, limit: int

@@ -3,7 +3,7 @@
 
 1. All match conditions are true of the object as it is now; else nothing is changed.
 2. Each mutation is evaluated, and its patch applied, in order: each sees what the one before it left.
-3. An apply configuration is merged as server-side apply merges it. A JSON patch of which a test fails changes nothing.
+3. An apply configuration is merged as server-side apply merges it. A JSON patch changes nothing if one of its `test` operations fails.
 4. The object stays what it is: apiVersion, kind, name, namespace and uid. Metadata that only the server sets is put back.
 5. It keeps the types of its kind, and has no field that its kind has not. The caller checks that (`check`).
 6. What cannot be evaluated, does not compile, costs too much, is too large or does not apply is an error; the object is left as it was

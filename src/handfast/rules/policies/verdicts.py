@@ -1,23 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a policy says of one write, for one binding: which expressions were false, what could not be evaluated, what is to be noted.
 
-1. All match conditions are true; else the policy has nothing to say. One that is false decides, whatever the others are; else one
-   that cannot be evaluated is an error.
+1. All match conditions are true; else the policy has nothing to say. If one is false, that decides, even if another cannot be evaluated. If
+   none is false and one cannot be evaluated, it is an error.
 2. Each validation is true. One that is false is a finding, with the words of its messageExpression, its message, or itself.
 3. What cannot be evaluated, costs too much or does not compile is a finding too, unless the failure policy is Ignore.
 4. With several params, each is judged on its own, and each has to hold.
 5. One write is given `MAX_EVALUATIONS` evaluations, and `MAX_COST` for all of them, whatever policies, bindings and params there are.
-   Then it is over.
+   What is left of it then cannot be evaluated (3).
 
 Whether a finding denies, warns or is written down is the binding's to say, and the server's to do.
 
 | who | holding | tries | stopped by | shown in tests/unit/rules/policies/test_verdicts.py |
 |---|---|---|---|---|
 | who writes what a policy forbids | an object on which its expression fails | have it pass | 3 | test_what_cannot_be_evaluated_is_refused |
-| … | an object so large that evaluating would take seconds | hold the server | `expressions` 3 | test_an_object_that_is_too_large_is_an_error |
+| … | an object so large that evaluating would take seconds | hold the server | `expressions`: what would cost too much is not evaluated | test_an_object_that_is_too_large_is_an_error |
 | … | many params | hold the server | 5 | test_one_write_has_so_many_evaluations |
 | … | a text of a megabyte, and many policies | hold the server | 5 | test_the_evaluations_of_one_write_cost_so_much_and_no_more |
-| … | a list of thousands, and a policy that filters it | hold the server | `expressions` 3 | test_an_object_whose_lists_are_too_long_is_an_error |
+| … | a list of thousands, and a policy that filters it | hold the server | `expressions`: what would gather too much is not evaluated | test_an_object_whose_lists_are_too_long_is_an_error |
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@
 This file puts its parts together: `session` calls, `marks` knows what the store says of itself, `live` follows,
 `history` reads the past, `shared_read` asks for the revision. What the contract says is done here by:
 
-1. Writes are transactions that compare the revision at which the key was last written; their other branch reads the key. One
-   that is done waits a moment for its own event, so that whoever wrote finds its copy up to date.
+1. A write is a transaction that compares the revision at which the key was last written. If that differs, it reads the key
+   instead. A write that is done waits a moment for its own event, so that whoever wrote finds its copy up to date.
 2. `current_revision` is a quorum read, and returns once the watch has come that far: whoever is told it finds its copy there.
 3. Lists are read in pages of one revision, as large as their entries allow.
 4. Where the history turns out to be another one, or another server raises the epoch, the store fails for good: whoever serves
@@ -35,6 +35,7 @@ from handfast.wire import etcd_messages as messages
 PAGE_ENTRIES: Final = 500
 PAGE_BYTES: Final = 4 << 20
 FILES_SECONDS: Final = 5.0
+# How long calls that were begun may take to end when the store is closed.
 _FAREWELL: Final = 5.0
 _START_SECONDS: Final = 5.0
 _START_PAUSE: Final = 0.5
@@ -72,7 +73,8 @@ class EtcdStore:
         self._shared = shared_read.SharedRead(self._ask_revision)
         self._identity = ""
         self._epoch_offset = 0
-        self._announced = 0
+        # What this server is raising the epoch to: its own mark, when that comes, ends nothing.
+        self._raising_to = 0
         self._floor = 0
         self._ended: protocol.StoreUnavailable | None = None
         self._closing: asyncio.Future[None] | None = None
@@ -195,7 +197,7 @@ class EtcdStore:
         if by <= 0:
             raise errors.Misuse(f"by: {by} is not positive; the epoch offset is only ever raised")
         with self._call():
-            found = await marks.raise_epoch(self._session, by, above, self._announce)
+            found = await marks.raise_epoch(self._session, by, above, self._expect_epoch)
             self._epoch_offset, self._floor = found.epoch_offset, max(self._floor, found.floor)
             return self._epoch_offset
 
@@ -259,7 +261,7 @@ class EtcdStore:
             raise protocol.StoreUnavailable(self._ended.message, reason=self._ended.reason, hint=self._ended.hint)
 
     def _fail(self, reason: str, why: str) -> NoReturn:
-        # 4. for good
+        # 4. another history, or another server's epoch: the store fails for good
         error = protocol.StoreUnavailable(
             f"{self._place}: {why}", reason=reason, hint="the server begins anew by itself"
         )
@@ -269,15 +271,15 @@ class EtcdStore:
             self._feed.close(error)
         raise error
 
-    def _announce(self, offset: int) -> None:
-        self._announced = offset
+    def _expect_epoch(self, offset: int) -> None:
+        self._raising_to = offset
 
     def _on_mark(self, name: str, value: bytes) -> None:
         text = value.decode(errors="replace")
         if name == marks.FLOOR and text.isdecimal():
             self._floor = max(self._floor, int(text))
         # 4. another server's epoch
-        if name == marks.EPOCH and text not in {str(self._announced), str(self._epoch_offset)}:
+        if name == marks.EPOCH and text not in {str(self._raising_to), str(self._epoch_offset)}:
             self._fail("EpochRaised", f"another server raised the epoch to {text}")
         if name == marks.IDENTITY and text != self._identity and not value:
             self._fail("HistoryChanged", "the store was removed")
@@ -384,7 +386,7 @@ class EtcdStore:
         return int(answer.header.revision)
 
     async def _done_though_full(self, key: str, expected: int, value: bytes, full: protocol.StoreFull) -> int:
-        """The write that fills etcd is done, and refused nevertheless: only the key tells."""
+        """The write that reaches etcd's quota is done, and answered with an error all the same: only the key tells."""
         try:
             entry = await self.get(key)
         except protocol.StoreUnavailable as error:

@@ -53,7 +53,7 @@ async def read(
 async def _piece(session: sessions.Session, index: int, prefix: str, span: tuple[int, int, int]) -> feeds.History:
     after, last, upto = span
     place = session.place
-    # From `after` itself, which is dropped: etcd refuses it when that is compacted, and with it deletes are.
+    # From `after` itself, whose events are dropped: if it is compacted, etcd refuses the watch, and no delete is missed unnoticed.
     create = messages.WatchCreateRequest(
         key=place.root, range_end=place.root_end, start_revision=max(after, 1), fragment=True
     )

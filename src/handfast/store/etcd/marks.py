@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -60,7 +61,7 @@ async def read(session: sessions.Session) -> Marks | None:
     answer = await session.read(messages.TxnRequest(success=reads))
     *kvs, anything = [response.response_range.kvs for response in answer.responses]
     if not any(kvs):
-        # 1. something else's
+        # 1. the prefix holds something else
         if anything:
             raise _corrupt(place, "there are keys under the prefix, and they are no store of Handfast's")
         return None
@@ -84,7 +85,7 @@ async def ensure(session: sessions.Session) -> Marks:
     found = await read(session)
     if found is None:
         first = {_FORMAT: str(FORMAT), IDENTITY: secrets.token_hex(16), EPOCH: "0", FLOOR: "0"}
-        # 2. together
+        # 2. all of them together
         await session.write(
             messages.TxnRequest(
                 compare=[at(place.own(IDENTITY), 0)],
@@ -97,13 +98,13 @@ async def ensure(session: sessions.Session) -> Marks:
     return found
 
 
-async def raise_epoch(session: sessions.Session, by: int, above: int, announce: Any) -> Marks:
-    """Raise the epoch, and the floor to now (4); `announce` is told the offset before it is written."""
+async def raise_epoch(session: sessions.Session, by: int, above: int, expect: Callable[[int], None]) -> Marks:
+    """Raise the epoch, and the floor to now (4); `expect` is told the offset before it is written."""
     place = session.place
     for _ in range(_TRIES):
         old = await ensure(session)
         offset = max(old.epoch_offset, above) + by
-        announce(offset)
+        expect(offset)
         raising = messages.TxnRequest(
             compare=[at(place.own(EPOCH), old.written[0]), at(place.own(FLOOR), old.written[1])],
             success=[put(place.own(EPOCH), str(offset)), put(place.own(FLOOR), str(old.revision))],

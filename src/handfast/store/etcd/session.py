@@ -3,8 +3,9 @@
 
 1. A read is tried at every endpoint, each for a few seconds, before it is given up.
 2. A write goes to one endpoint. Only if that never saw it, or says that it has no leader, the next one is asked.
-3. An error that etcd gives before it proposes anything means that nothing was changed. Any other error of a write is
-   `StoreUncertain`. `StoreFull` is not to be trusted here: the write that reaches the quota is done, and answered with it.
+3. An error that etcd gives before it proposes the write to its members means that nothing was changed. Any other error of a write is
+   `StoreUncertain`. There is one exception: the write that reaches etcd's quota is done, and answered with "no space". So after
+   `StoreFull` the engine reads the key.
 4. Every answer of a quorum read is compared with what was seen before: a lower revision or another cluster means that the
    history is not the one that was served. The store then fails for good, and is opened anew.
 

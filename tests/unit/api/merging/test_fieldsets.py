@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from handfast import errors
-from handfast.api.merging import fieldsets
+from handfast.api.merging import fieldsets, shapes
 
 FieldSet = fieldsets.FieldSet
 
 
 def fields_of(document: dict[str, Any], types: Any) -> dict[str, Any]:
-    return FieldSet.of(document, fieldsets.shape_of(types)).fields_v1()
+    return FieldSet.of(document, shapes.shape_of(types)).fields_v1()
 
 
 @pytest.mark.parametrize(
@@ -128,10 +128,10 @@ def test_of_a_custom_resource():
 
 
 def test_shapes_where_nothing_is_known():
-    root = fieldsets.shape_of(None)
+    root = shapes.shape_of(None)
     assert root.default("protocol") == "TCP"
-    assert root.element() is fieldsets.UNKNOWN
-    assert fieldsets.UNKNOWN.element() is fieldsets.UNKNOWN
+    assert root.element() is shapes.UNKNOWN
+    assert shapes.UNKNOWN.element() is shapes.UNKNOWN
     assert root.declares("metadata")
     assert not root.declares("spec")
 

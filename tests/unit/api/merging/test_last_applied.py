@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from handfast.api import status
-from handfast.api.merging import apply, fieldsets, last_applied, updates
+from handfast.api.merging import apply, last_applied, shapes, updates
 
 T1 = "2026-01-01T00:00:01Z"
 
@@ -106,6 +106,6 @@ def test_an_annotation_that_would_be_too_long_goes():
 
 def test_what_is_still_there():
     live = config({"x": "1", "y": "2"}, annotations={last_applied.ANNOTATION: json.dumps(config({"x": "1", "z": "1"}))})
-    shape = fieldsets.shape_of("core.v1.ConfigMap")
+    shape = shapes.shape_of("core.v1.ConfigMap")
     assert ("f:data", "f:x") in set(last_applied.still_there(live, shape, "v1").paths())
     assert ("f:data", "f:z") not in set(last_applied.still_there(live, shape, "v1").paths())

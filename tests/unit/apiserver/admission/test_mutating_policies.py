@@ -12,7 +12,7 @@ import pytest
 from handfast.api import kinds, status
 from handfast.api.cel import engine
 from handfast.api.codec import bounds
-from handfast.apiserver.admission import mutating_policies, plugin, policies
+from handfast.apiserver.admission import mutating_policies, plugin, policies, policy_authors
 from handfast.rules import access, decision
 from handfast.rules.policies import mutators
 from tests.unit.apiserver import admission_world
@@ -162,7 +162,7 @@ async def test_without_the_evaluator_those_that_fail_closed_refuse(cluster, monk
     assert "CEL is not evaluated by this server" in (await refused(cluster)).message
     document = {"spec": {"matchConstraints": RULES}}
     write = admission_world.write_of("CREATE", POLICIES, document=document, name="p")
-    assert policies.warnings_of(write) == [policies.NOT_EVALUATED]
+    assert policy_authors.warnings_of(write) == [policy_authors.NOT_EVALUATED]
 
 
 async def test_what_has_not_the_types_of_its_kind_is_an_error(cluster):
@@ -310,7 +310,7 @@ async def test_params_are_for_those_who_may_read_them():
         return decision.Approve("Test", "yes", "test") if allowed else decision.NotMine("Test", "no", "test")
 
     world = admission_world.World(decide)
-    authors = policies.Authors()
+    authors = policy_authors.Authors()
     for kind, is_allowed in (("ConfigMap", True), ("Secret", False)):
         document = {"spec": {"paramKind": {"apiVersion": "v1", "kind": kind}}}
         write = admission_world.write_of("CREATE", POLICIES, document=document, name="p")
