@@ -69,7 +69,7 @@ test: $(STAMP) deps ## Run every test against real peers, with coverage
 	@rm -f $(VENV)/test-*.failed
 	@$(BIN)/coverage erase
 	@code=0; $(MAKE) --no-print-directory --keep-going -j $(WORKERS) $(addprefix test-light-,$(SHARES)) || code=1; \
-		$(MAKE) --no-print-directory --keep-going -j test-heavy test-slow-units || code=1; \
+		$(MAKE) --no-print-directory --keep-going -j test-heavy test-slow-units test-on-etcd || code=1; \
 		$(MAKE) --no-print-directory test-again || code=1; exit $$code
 	@$(if $(MEASURED),cp $(MEASURED) .coverage.measured)
 	@$(BIN)/coverage combine -q
@@ -83,14 +83,20 @@ test-heavy:
 
 # A few tests that failed beside others have a second run, by themselves. More of them, or one that fails again, is a failure.
 AGAIN_AT_MOST := 5
+AGAIN := 'import sys, pytest; sys.exit(pytest.main(["-q", "-o", "timeout=600", *open(sys.argv[1]).read().splitlines()]))'
 test-again:
 	@cat $(VENV)/test-*.failed 2>/dev/null >$(VENV)/failed || { rm -f $(VENV)/failed; exit 0; }; \
 		echo "UNSTEADY: these tests failed beside others, see above. They run again by themselves:"; cat $(VENV)/failed; \
 		test $$(wc -l <$(VENV)/failed) -le $(AGAIN_AT_MOST) || { echo "error: more than $(AGAIN_AT_MOST) tests failed; none runs again"; exit 1; }; \
-		$(BIN)/python -c 'import sys, pytest; sys.exit(pytest.main(["-q", "-o", "timeout=600", *open("$(VENV)/failed").read().splitlines()]))'
+		code=0; for noted in $(VENV)/test-*.failed; do \
+			WORLDS_ON_ETCD=$$(test $$noted != $(VENV)/test-on-etcd.failed || echo 1) $(BIN)/python -c $(AGAIN) $$noted || code=1; done; exit $$code
 
 test-slow-units:
 	@$(NOTING)=$(FAILED) nice -n 5 $(BIN)/coverage run -m pytest -q -m slow -o timeout=600 $$(grep -l 'mark\.slow' $(LIGHT)) $(LATER)
+
+# The stories that have an API server in their own process, once more, on a real etcd: tests/scenarios/on_etcd.py says which.
+test-on-etcd:
+	@WORLDS_ON_ETCD=1 $(NOTING)=$(FAILED) $(IN_MEMORY) $(BIN)/python $(LIGHTLY) tests/scenarios $(LATER)
 
 test-light-%:
 	@$(NOTING)=$(FAILED) $(IN_MEMORY) $(BIN)/coverage run $(LIGHTLY) $(call share,$*,$(if $(MEASURED),$(filter-out $(DECIDING_TESTS),$(LIGHT)),$(LIGHT))) \

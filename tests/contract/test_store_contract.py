@@ -108,10 +108,11 @@ async def test_create_of_a_present_key_says_what_is_there(store: protocol.Store)
 async def test_update_at_an_old_revision_changes_nothing(store: protocol.Store) -> None:
     first = await store.create("a", b"1")
     second = await store.update("a", b"2", expected=first)
-    for attempt in (store.update("a", b"3", expected=first), store.delete("a", expected=first)):
-        with pytest.raises(protocol.Mismatch) as refusal:
-            await attempt
-        assert refusal.value.actual == protocol.Entry("a", b"2", second, first)
+    for never in (first, 1 << 63, 10**30):
+        for attempt in (store.update("a", b"3", expected=never), store.delete("a", expected=never)):
+            with pytest.raises(protocol.Mismatch) as refusal:
+                await attempt
+            assert refusal.value.actual == protocol.Entry("a", b"2", second, first)
     assert await store.get("a") == protocol.Entry("a", b"2", second, first)
 
 
@@ -303,11 +304,12 @@ async def test_after_excludes_the_key_itself_and_nothing_else(store: protocol.St
 
 async def test_a_revision_not_yet_written_cannot_be_listed(store: protocol.Store) -> None:
     last = await store.create("a", b"")
-    ahead = await store.current_revision() + 1000
-    with pytest.raises(protocol.FutureRevision) as refusal:
-        await store.list_at("", revision=ahead)
-    assert refusal.value.revision == ahead
-    assert last <= refusal.value.current < ahead
+    # The last one has no place in 64 bits: whoever asks may name any number.
+    for ahead in (await store.current_revision() + 1000, (1 << 63) - 1, 1 << 63, 10**30):
+        with pytest.raises(protocol.FutureRevision) as refusal:
+            await store.list_at("", revision=ahead)
+        assert refusal.value.revision == ahead
+        assert last <= refusal.value.current < ahead
 
 
 # 4. Gap-free watches
@@ -401,8 +403,9 @@ async def test_a_consumer_far_behind_gets_every_event(store: protocol.Store) -> 
 
 async def test_a_watch_from_the_future_is_refused(store: protocol.Store) -> None:
     last = await store.create("a", b"")
-    with pytest.raises(protocol.FutureRevision):
-        await store.watch("", after=last + 1000).next()
+    for ahead in (last + 1000, 1 << 63, 10**30):
+        with pytest.raises(protocol.FutureRevision):
+            await store.watch("", after=ahead).next()
 
 
 @pytest.mark.parametrize("closed", ["watch", "store"])

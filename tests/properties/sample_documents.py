@@ -106,7 +106,7 @@ _SUBJECTS = [
     {"kind": "Group", "name": "ops"},
     {"kind": "ServiceAccount", "name": "builder", "namespace": "default"},
 ]
-_REPLICAS = {"replicas": 2, "readyReplicas": 1, "updatedReplicas": 2, "availableReplicas": 1}
+_REPLICAS = {"replicas": 2, "readyReplicas": 1, "availableReplicas": 1}
 
 _DOCUMENTS: dict[tuple[str, str], dict[str, Any]] = {
     ("admissionregistration.k8s.io", "validatingadmissionpolicies"): {
@@ -294,7 +294,7 @@ _DOCUMENTS: dict[tuple[str, str], dict[str, Any]] = {
         },
         "status": {"conditions": [{"type": "Established", "status": "True"}]},
     },
-    ("apps", "deployments"): {"spec": _APPS, "status": _REPLICAS},
+    ("apps", "deployments"): {"spec": _APPS, "status": {**_REPLICAS, "updatedReplicas": 2}},
     ("apps", "daemonsets"): {"spec": {"selector": _SELECTOR, "template": _TEMPLATE}, "status": {"numberReady": 3}},
     ("apps", "statefulsets"): {
         "spec": {

@@ -11,7 +11,15 @@ import pytest
 
 from tests.page_facts import ROOT
 from tests.scenarios import page_reader, refusals, up_world
+from tests.scenarios.on_etcd import (
+    pytest_collection_modifyitems,
+    pytest_ignore_collect,
+    pytest_runtest_call,
+    pytest_runtest_setup,
+)
 from tests.world import world as worlds
+
+__all__ = ["pytest_collection_modifyitems", "pytest_ignore_collect", "pytest_runtest_call", "pytest_runtest_setup"]
 
 
 @pytest.fixture

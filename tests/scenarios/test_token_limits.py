@@ -209,6 +209,10 @@ async def test_a_refusal_is_in_the_audit_log_with_its_word(tmp_path: pathlib.Pat
 @pytest.fixture
 async def pair(tmp_path: pathlib.Path) -> AsyncIterator[tuple[worlds.World, worlds.World]]:
     """Two servers on one store."""
+    if worlds.ON_ETCD:
+        async with worlds.world(tmp_path / "d") as one, worlds.world(tmp_path / "d") as other:
+            yield one, other
+        return
     engine = await sqlite.open_store(str(tmp_path / "store.db"))
 
     class Shared:

@@ -105,3 +105,9 @@ def shared() -> Etcd:
 
     atexit.register(end)
     return etcd
+
+
+@functools.cache
+def url_of(directory: pathlib.Path) -> str:
+    """The store of a data directory in the etcd of this process: the same one whenever it is asked for."""
+    return str(shared().place())

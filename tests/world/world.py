@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The test world: a real API server on a real SQLite store, over real TLS, on a clock that tests move.
+"""The test world: a real API server on a real store (SQLite, or etcd), over real TLS, on a clock that tests move.
 
 Certificates are made on the spot by the same code that `handfast up` uses. Verbs read like the story a test tells:
 `await world.create("configmaps", name="a")`.
@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime
+import os
 import pathlib
 import ssl
 from collections.abc import AsyncIterator
@@ -29,7 +30,13 @@ from handfast.pki import authority, keys, names, pem, profiles
 from handfast.runtime import addresses, tls
 from handfast.runtime import clock as clocks
 from handfast.store import protocol
+from tests.world import etcds
 from tests.world.clock import MovableClock
+
+# Every world that names no store of its own is on a real etcd, as several servers may have it: docs/etcd.md.
+ON_ETCD = os.environ.get("WORLDS_ON_ETCD", "") == "1"
+# The stores that the running test gave to its worlds.
+GIVEN: list[protocol.Store] = []
 
 
 class Answer:
@@ -153,6 +160,8 @@ async def world(
 ) -> AsyncIterator[World]:
     """A served world in `directory`; an existing one is resumed. `shared` if others have the same store."""
     clock = clock or MovableClock()
+    if store is not None:
+        GIVEN.append(store)
     place = layout.Layout.at(directory)
     place.root.mkdir(exist_ok=True, mode=0o700)
     preparation.prepare(
@@ -161,6 +170,7 @@ async def world(
     options = apiserver.ApiServerOptions(
         directory=str(directory),
         listen=("127.0.0.1", 0),
+        store=etcds.url_of(directory) if ON_ETCD and store is None else "",
         limits=limits or limits_module.Limits(lifted=True),
         guard=guard or guard_module.GuardOptions(bootstrap_tokens=True),
         audit=audit,

@@ -40,6 +40,8 @@ _FAREWELL: Final = 5.0
 _START_SECONDS: Final = 5.0
 _START_PAUSE: Final = 0.5
 _NOTES: Final = "notes/"
+# etcd's own are of 64 bits; what a caller names need not be.
+_LAST_REVISION: Final = (1 << 63) - 1
 _log = structlog.get_logger("handfast.store")
 
 
@@ -150,6 +152,8 @@ class EtcdStore:
         with self._call():
             if revision and revision < self._floor:
                 raise protocol.Compacted(revision, self._floor)
+            if revision > _LAST_REVISION:
+                raise protocol.FutureRevision(revision, await self._ask_revision())
             try:
                 return await self._list(prefix, revision, after, limit)
             except sessions.OutOfRange as out:
@@ -359,7 +363,7 @@ class EtcdStore:
         return messages.PutRequest(key=self._place.key(key), value=value)
 
     async def _replace(self, key: str, expected: int, operation: Any) -> int:
-        if expected <= 0:
+        if not 0 < expected <= _LAST_REVISION:
             # No revision that was ever given; 0 would mean "absent" to etcd.
             raise protocol.Mismatch(key, await self.get(key))
         return await self._write(key, expected, operation)
