@@ -24,7 +24,7 @@ from handfast.store import protocol
 from handfast.store.etcd import engine as etcd
 from handfast.store.sqlite import engine as sqlite
 from handfast.wire import etcd_access
-from tests.scenarios import callers
+from tests.scenarios import callers, test_judged_again
 from tests.world import etcds
 from tests.world import world as worlds
 
@@ -172,6 +172,18 @@ async def test_a_create_waits_for_what_admission_has_to_know(pair: Pair) -> None
         assert not done
         held.gate.set()
         assert (await creating).status == expected
+
+
+async def test_a_create_whose_body_comes_later_waits_for_what_was_taken_away_meanwhile(pair: Pair) -> None:
+    one, other, held = pair
+    async with test_judged_again.begun(other, other.context_for("mallory", "system:masters")) as request:
+        held.gate.clear()
+        await callers.revoke(one, "out", user="mallory")
+        ending = asyncio.ensure_future(request.end())
+        done, _ = await asyncio.wait([ending], timeout=0.2)
+        assert not done
+        held.gate.set()
+        assert (await ending).status == 401
 
 
 async def test_counter_incremented_from_both_sides_loses_nothing(pair: Pair) -> None:

@@ -33,6 +33,8 @@ class Call(msgspec.Struct):
     decision: str = ""
     # When it came, by the monotonic clock.
     received: float = 0.0
+    # Whether all of it, the body too, was here before the copy was brought up to date for it: then once is enough.
+    came_whole: bool = False
     # When the caller was last judged, and how much had been taken from callers by then: see `standing`.
     judged: float = 0.0
     losses: int = -1

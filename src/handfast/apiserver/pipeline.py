@@ -161,6 +161,7 @@ class Pipeline:
             raise status.bad_request("HTTP/1.0 or HTTP/1.1 is wanted")
         # Judged by what other servers know, too
         if self.fresh is not None and flow.of_path(flow.ANONYMOUS, http.raw_path) != flow.HEALTH:
+            call.came_whole = http.content.is_eof()
             await self.fresh()
         # 2 authenticate
         self._authenticate(call, connection, authorization)

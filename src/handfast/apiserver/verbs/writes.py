@@ -85,8 +85,9 @@ class Writer:
         if call.info.verb != "create":
             self._require_create(call)
         custom.require_creatable(kind)
-        # 3. the replica is current
-        await self._storage.replica.fresh()
+        # 3. the replica is current. What came whole, and waited for nothing since, the pipeline has waited for already.
+        if not call.came_whole or call.is_heavy:
+            await self._storage.replica.fresh()
         # 4. complete
         prefix = "" if metadata.get("name") else str(metadata.get("generateName") or "")
         document = await call.work(write_steps.completed, call, kind, document, namespace, self._clock.now())

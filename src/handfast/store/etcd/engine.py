@@ -376,7 +376,7 @@ class EtcdStore:
             success=[operation],
             failure=[messages.RequestOp(request_range=sessions.range_of(place))],
         )
-        with self._call():
+        with self._call(), self._live.writing():
             try:
                 answer = await self._session.write(transaction)
             except protocol.StoreFull as full:

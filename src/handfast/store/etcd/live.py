@@ -9,15 +9,19 @@
 4. A stream that ends, or comes no further, is opened again at the next endpoint, after a quorum read: a lower revision than
    was seen is another history (`session`).
 5. An epoch that another server has raised ends this store: versions have to be counted anew.
+6. etcd sends each write by itself. While several writes of ours are under way, events are gathered for a moment and passed on
+   together: each batch costs whoever follows a wake-up, and every open watch of a client a message. One write alone is
+   passed on at once.
 
-It keeps no events: see `store.feed`.
+It keeps no events beyond that: see `store.feed`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import structlog
@@ -39,6 +43,8 @@ _STALL: Final = 3.0
 REACH_SECONDS: Final = 10.0
 # How long a write waits for its own event. It is done, whatever becomes of the watch.
 _OWN_SECONDS: Final = 2.0
+# How long events may be gathered.
+_GATHERING: Final = 0.008
 _PAUSE: Final = 0.2
 _LONGEST_PAUSE: Final = 2.0
 _OLDEST: Final = (3, 4, 0)
@@ -87,6 +93,11 @@ class Live:
         self._is_torn = False
         self._wanted = 0
         self._is_wanted = asyncio.Event()
+        # 6. what was gathered, how far it goes, and when it is passed on at the latest
+        self._gathered: list[protocol.Event] = []
+        self._come = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._under_way = 0
         # The last event of all: whoever reads history knows by it that nothing is missing.
         self.last_event = feed.revision
         self.fences = 0
@@ -109,6 +120,18 @@ class Live:
     async def heard(self, revision: int) -> None:
         """Wait a while for the event of a write of our own, which is on its way: whoever wrote finds its copy up to date."""
         await self._comes_to(revision, _OWN_SECONDS)
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[None]:
+        """While a write of our own is under way, until its event is here (6)."""
+        self._under_way += 1
+        try:
+            yield
+        finally:
+            self._under_way -= 1
+            # One that was refused has no event to wait for.
+            if self._timer is not None and len(self._gathered) >= self._under_way:
+                self._pass_on()
 
     def restart(self) -> None:
         """Open the stream again."""
@@ -185,6 +208,7 @@ class Live:
         finally:
             self._watching = None
             watching.cancel()
+            self._pass_on()
 
     def _take(self, answer: Any) -> None:
         if answer.compact_revision:
@@ -195,26 +219,38 @@ class Live:
         if answer.canceled:
             raise protocol.StoreUnavailable(f"{self._session.place}: the watch was refused: {answer.cancel_reason}")
         if answer.events:
-            self._publish(answer.events)
+            self._gather(answer.events)
         # 2. what comes in pieces has no progress in between
         elif not answer.created and self._is_believed and not self._is_torn:
+            self._pass_on()
             self._feed.publish(max(answer.header.revision, self._feed.revision), ())
         self._is_torn = answer.fragment
 
-    def _publish(self, batch: Any) -> None:
-        have, root = self._feed.revision, self._session.place.own("")
-        events = []
+    def _gather(self, batch: Any) -> None:
+        have, root = max(self._come, self._feed.revision), self._session.place.own("")
         for event in batch:
             kv = event.kv
             if kv.mod_revision <= have:
                 continue
             key = self._session.place.text(kv.key)
             if key is not None:
-                events.append(protocol.Event(kv.mod_revision, key, None if event.type == messages.DELETE else kv.value))
+                value = None if event.type == messages.DELETE else kv.value
+                self._gathered.append(protocol.Event(kv.mod_revision, key, value))
             elif kv.key.startswith(root):
                 self._on_mark(kv.key[len(root) :].decode(errors="replace"), kv.value)
         # 1. as far as the last event
-        last = batch[-1].kv.mod_revision
-        if last > have:
-            self.last_event = last
-            self._feed.publish(last, events)
+        self._come = max(have, batch[-1].kv.mod_revision)
+        # 6. at once, or with those that are on their way
+        if len(self._gathered) >= self._under_way:
+            self._pass_on()
+        elif self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(_GATHERING, self._pass_on)
+
+    def _pass_on(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._come > self._feed.revision:
+            events, self._gathered = self._gathered, []
+            self.last_event = self._come
+            self._feed.publish(self._come, events)

@@ -88,6 +88,46 @@ async def test_our_own_writes_need_no_fence(store: engine.EtcdStore) -> None:
     assert store._live.fences <= 2  # one or two where the machine is slower than the patience
 
 
+async def test_events_of_many_writes_are_passed_on_together_and_in_order(
+    store: engine.EtcdStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # So long that only the count of those under way can end it.
+    monkeypatch.setattr(live, "_GATHERING", 600.0)
+    batches: list[list[protocol.Event]] = []
+    publish = store._feed.publish
+
+    def note(revision: int, events: Any) -> None:
+        batches.append(list(events))
+        publish(revision, events)
+
+    monkeypatch.setattr(store._feed, "publish", note)
+    revisions = await asyncio.gather(*(store.create(f"k{number}", b"") for number in range(64)))
+    assert store._feed.revision >= max(revisions)
+    assert [event.revision for batch in batches for event in batch] == sorted(revisions)
+    assert max(map(len, batches)) > 1
+
+
+async def test_a_write_that_is_refused_holds_no_event_back(
+    store: engine.EtcdStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live, "_GATHERING", 600.0)
+    await store.create("taken", b"")
+    done, refused = await asyncio.gather(store.create("free", b""), store.create("taken", b""), return_exceptions=True)
+    assert isinstance(refused, protocol.Mismatch)
+    assert isinstance(done, int)
+    assert store._feed.revision >= done
+
+
+async def test_events_come_while_another_write_of_ours_hangs(store: engine.EtcdStore, place: places.Place) -> None:
+    other = await engine.open_store(place, OPEN)
+    watch = store.watch("", after=await store.current_revision())
+    with store._live.writing(), store._live.writing():
+        revision = await other.create("a", b"v")
+        assert await store.current_revision() >= revision
+        assert list((await watch.next())[0]) == [protocol.Event(revision, "a", b"v")]
+    await other.close()
+
+
 async def test_two_stores_on_one_prefix_see_one_another(store: engine.EtcdStore, place: places.Place) -> None:
     other = await engine.open_store(place, OPEN)
     assert other.identity == store.identity
