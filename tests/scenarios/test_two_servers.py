@@ -392,6 +392,45 @@ async def test_two_servers_of_one_name_notice_it(pair: Pair) -> None:
     assert peers_of(other).name == kept
 
 
+def lease(name: str, annotations: dict[str, str]) -> dict[str, Any]:
+    """What somebody may write who has the right to write Leases in kube-system."""
+    labels = {"apiserver.kubernetes.io/identity": "kube-apiserver"}
+    metadata = {"name": name, "labels": labels, "annotations": annotations}
+    spec = {"holderIdentity": "somebody", "leaseDurationSeconds": 3600, "renewTime": "2026-01-01T00:00:00.000000Z"}
+    return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}
+
+
+async def test_a_lease_that_no_server_wrote_is_no_server(pair: Pair) -> None:
+    """It neither ends a server, nor takes a share of the budgets, nor is among the endpoints."""
+    one, other, _ = pair
+    known = await ports_of(one)
+    copied = (await one.get(f"{LEASES}/{peers_of(other).name}")).json()["metadata"]["annotations"]
+    for name, said in {
+        "apiserver-a": {peers.ADDRESSES: "nonsense", peers.PORT: "1"},
+        "apiserver-b": {peers.ADDRESSES: "0.0.0.1", peers.PORT: "6666"},
+        "apiserver-c": copied,
+        "apiserver-d": copied | {peers.ADDRESSES: "10.6.6.6"},
+        "apiserver-e": {},
+    }.items():
+        await callers.make(one, LEASES, lease(name, said))
+    # The real one again, with another address.
+    path = f"{LEASES}/{peers_of(other).name}"
+    document = (await one.get(path)).json()
+    document["metadata"]["annotations"][peers.ADDRESSES] = "10.6.6.6"
+    assert (await one.request("PUT", path, document)).status == 200
+    before = (await one.get(f"{LEASES}/{peers_of(one).name}")).json()["spec"]["renewTime"]
+    for _ in range(2):
+        await one.movable().advance(peers.RENEW + 1)
+        async with asyncio.timeout(20):
+            while (await one.get(f"{LEASES}/{peers_of(one).name}")).json()["spec"]["renewTime"] == before:
+                await asyncio.sleep(0.02)
+        before = (await one.get(f"{LEASES}/{peers_of(one).name}")).json()["spec"]["renewTime"]
+    assert peers_of(one).count == 2
+    assert await ports_of(one) == known
+    subsets = (await one.get(ENDPOINTS)).json()["subsets"]
+    assert {row["ip"] for subset in subsets for row in subset["addresses"]} == {"127.0.0.1"}
+
+
 async def test_the_budget_of_one_user_is_one_for_both(tmp_path: pathlib.Path, opening: Opening) -> None:
     # No rate within the time of this test: only what may be asked at once.
     limits = limits_module.Limits(user_per_second=0.001, user_burst=20)

@@ -5,8 +5,8 @@
 2. Another one counts from when its Lease is seen until that has stood unchanged for `DURATION` on our own clock: clocks need
    not agree. One that ends removes its Lease.
 3. While our own Lease cannot be renewed, nobody is taken to be gone: we would not see them renew theirs, either.
-4. More than `MOST` count as so many. Whoever may write Leases in kube-system can make budgets small; it can never make them
-   larger than for one server.
+4. Only a Lease that shows a proof counts: where its server is to be reached, sealed for the name of this Lease with the key that
+   all servers of a store have. More than `MOST` count as so many.
 5. Two servers that would have the same name (copies of a machine) notice it at the next renewal: one of them takes another.
 6. The endpoints of the Service `kubernetes` are the addresses of all that count. Every server writes them, by
    compare-and-swap, and again with each renewal: the last word is the truth.
@@ -14,16 +14,24 @@
 
 It counts nothing that is asked: `flows` and `serving.gate` do. What else a server says in its Lease, and what follows from it, is
 `announcement`'s. Where the store is this process's own there is nobody to count, and `announcement` keeps the Lease.
+
+| who                                  | holding      | tries                                    | check | shown in tests/scenarios/test_two_servers.py         |
+| ------------------------------------ | ------------ | ---------------------------------------- | ----- | ---------------------------------------------------- |
+| whoever may write kube-system Leases | many of them | makes the share of every server small    | 4     | test_a_lease_that_no_server_wrote_is_no_server       |
+| …                                    | an address   | becomes an endpoint of `kubernetes`      | 4     | …                                                    |
+| …                                    | nonsense     | ends every server that reads it          | 4     | …                                                    |
+| …                                    | a true Lease | copies it, or changes its address        | 4     | …                                                    |
 """
 
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import hashlib
 import secrets
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import structlog
@@ -32,7 +40,7 @@ from handfast import errors
 from handfast.api import objects, resources
 from handfast.api.defaulting import defaults
 from handfast.apiserver import announcement, first_objects, identity
-from handfast.apiserver.state import items, storage
+from handfast.apiserver.state import envelope, items, storage
 from handfast.apiserver.strategy import strategies
 from handfast.rules import access
 from handfast.runtime import clock as clocks
@@ -49,6 +57,8 @@ PREFIX: Final = announcement.PREFIX
 LABELS: Final = {announcement.LABEL: "kube-apiserver"}
 ADDRESSES: Final = "handfast.dev/api-addresses"
 PORT: Final = "handfast.dev/api-port"
+PROOF: Final = "handfast.dev/api-proof"
+_PLACE: Final = "handfast/peers/"
 _TRIES: Final = 5
 _END_SECONDS: Final = 2.0
 _SYSTEM = identity.User("system:apiserver", (access.MASTERS,))
@@ -67,19 +77,22 @@ class Peers:
         server: first_objects.Server,
         on_count: Callable[[int], None],
         announcer: announcement.Announcer,
+        sealer: envelope.Sealer,
     ) -> None:
         self._storage = store
         self._clock = clock
         self._server = server
         self._on_count = on_count
         self._announcer = announcer
+        self._sealer = sealer
         host = socket.gethostname()
         digest = hashlib.sha256(f"{host}\0{place}\0{server.port}".encode()).hexdigest()
         self.name = PREFIX + digest[:26]
         self._holder = f"{self.name}_{secrets.token_hex(8)}"
         self._announced = False
-        # The others: the state of their Lease, and since when it is that one.
-        self._others: dict[str, tuple[items.Item, float]] = {}
+        self._proof_of, self._proof = "", dict[str, str]()
+        # The others: where they are, and since when their Lease is that one.
+        self._others: dict[str, tuple[first_objects.Server, float]] = {}
         self._leases = store.replica.collection(resources.LEASES.prefix)
         self.count = 1
 
@@ -125,9 +138,8 @@ class Peers:
     async def publish(self) -> None:
         """Have the Service's endpoints be those of all servers."""
         # 6. the addresses of all that count
-        others = [_server(item) for item, _ in self._others.values()]
-        servers = [self._server, *(each for each in others if each is not None)]
-        await first_objects.ensure(self._storage, self._clock, sorted(set(servers)))
+        servers = {self._server, *(server for server, _ in self._others.values())}
+        await first_objects.ensure(self._storage, self._clock, sorted(servers))
 
     # --- our own
 
@@ -150,8 +162,7 @@ class Peers:
     async def _write(self, item: items.Item | None) -> None:
         now = objects.micro_timestamp(self._clock.now())
         spec = {"holderIdentity": self._holder, "leaseDurationSeconds": DURATION, "renewTime": now}
-        place = {ADDRESSES: ",".join(self._server.addresses), PORT: str(self._server.port)}
-        described = await self._announcer.said() | place
+        described = await self._announcer.said() | self._proven()
         if item is not None:
             document = item.document()
             document["metadata"] |= {"labels": dict(LABELS), "annotations": described}
@@ -178,8 +189,33 @@ class Peers:
         self._tell()
 
     def _note(self, item: items.Item) -> None:
-        if item.namespace == NAMESPACE and item.name.startswith(PREFIX) and item.name != self.name:
-            self._others[item.name] = (item, self._clock.monotonic())
+        if item.namespace != NAMESPACE or not item.name.startswith(PREFIX) or item.name == self.name:
+            return
+        # 4. shows a proof; what was known of a server stays until it is silent for too long
+        server = self._shown(item)
+        if server is not None:
+            self._others[item.name] = (server, self._clock.monotonic())
+
+    def _proven(self) -> dict[str, str]:
+        """What the Lease says of where this server is, and the proof of it."""
+        if self._proof_of != self.name:
+            said = {ADDRESSES: ",".join(self._server.addresses), PORT: str(self._server.port)}
+            key, sealed = self._sealer.seal(_text(said), (_PLACE + self.name).encode())
+            self._proof = said | {PROOF: f"{key}:{base64.b64encode(sealed).decode()}"}
+            self._proof_of = self.name
+        return self._proof
+
+    def _shown(self, item: items.Item) -> first_objects.Server | None:
+        """Where the server of a Lease is to be reached, if a server wrote that."""
+        said = item.document()["metadata"].get("annotations") or {}
+        key, _, text = str(said.get(PROOF) or "").partition(":")
+        try:
+            opened = self._sealer.unseal(key, base64.b64decode(text, validate=True), (_PLACE + item.name).encode())
+        except (errors.Refused, ValueError):
+            return None
+        if opened != _text(said):
+            return None
+        return first_objects.Server(tuple(filter(None, said[ADDRESSES].split(","))), int(said[PORT]))
 
     def _judge(self) -> None:
         """Leave out those whose Lease has stood for too long."""
@@ -219,10 +255,5 @@ def _holder(item: items.Item) -> str:
     return str((item.document().get("spec") or {}).get("holderIdentity") or "")
 
 
-def _server(item: items.Item) -> first_objects.Server | None:
-    """Where the server of a Lease is to be reached, if that can be read."""
-    annotations = item.document()["metadata"].get("annotations") or {}
-    addresses: Sequence[str] = str(annotations.get(ADDRESSES) or "").split(",")
-    with contextlib.suppress(ValueError):
-        return first_objects.Server(tuple(addresses), int(annotations.get(PORT) or ""))
-    return None
+def _text(said: Mapping[str, str]) -> bytes:
+    return f"{said.get(ADDRESSES)} {said.get(PORT)}".encode()

@@ -123,6 +123,7 @@ class ApiServer:
         client_cas = self._files.client_cas()
         self._clock = clock
         self._store = store
+        self._sealer = sealer
         self._advertise = options.advertise
         self._group = tasks.Group("apiserver")
         self._stopping = False
@@ -375,7 +376,13 @@ class ApiServer:
         """Be one of the servers of this store: make what a new cluster starts with, and take a share of budgets."""
         place = str(self._place.root.resolve())
         self.peers = peers.Peers(
-            self.storage, self._clock, place=place, server=server, on_count=self._share, announcer=self.announcer
+            self.storage,
+            self._clock,
+            place=place,
+            server=server,
+            on_count=self._share,
+            announcer=self.announcer,
+            sealer=self._sealer,
         )
         self.peers.load()
         await self.peers.publish()
