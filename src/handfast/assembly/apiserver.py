@@ -429,8 +429,10 @@ class ApiServer:
         self._aside.close()
         if self.audit is not None:
             await asyncio.to_thread(self.audit.writer.close)
-        with contextlib.suppress(errors.Unavailable):
+        try:
             await self.lineage.seen(await self._store.current_revision())
+        except errors.Unavailable as error:
+            await self.lineage.ended(error)
         await self._store.close()
 
 
