@@ -17,8 +17,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from handfast.apiserver import announcement, peers
 from handfast.apiserver import limits as limits_module
-from handfast.apiserver import peers
 from handfast.pki import authority, keys, names
 from handfast.store import protocol
 from handfast.store.etcd import engine as etcd
@@ -379,6 +379,41 @@ async def test_a_server_that_is_silent_counts_no_more(pair: Pair) -> None:
         while peers_of(one).count != 2:
             await other.movable().advance(peers.RENEW + 1)
             await asyncio.sleep(0.05)
+
+
+async def test_after_the_store_was_away_nobody_is_taken_to_be_gone_at_once(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """None could renew its Lease: whoever can first would else take the budgets of all."""
+    one, other, _ = pair
+    renewed = peers_of(one)._announce
+
+    async def away() -> None:
+        raise protocol.StoreUnavailable("away")
+
+    monkeypatch.setattr(peers_of(one), "_announce", away)
+    for _ in range(5):
+        await one.movable().advance(peers.RENEW + 1)
+    done = asyncio.Event()
+
+    async def back() -> None:
+        await renewed()
+        done.set()
+
+    monkeypatch.setattr(peers_of(one), "_announce", back)
+    await one.movable().advance(peers.RENEW + 1)
+    async with asyncio.timeout(20):
+        await done.wait()
+        while one.server.storage.replica.version < (await other.server.storage._store.current_revision()):
+            await asyncio.sleep(0.02)
+    assert (await one.get("/api/v1/namespaces/default")).status == 200
+    assert peers_of(one).count == 2
+
+
+async def test_a_lease_speaks_for_the_stored_form_longer_than_for_the_share(pair: Pair) -> None:
+    one, _, _ = pair
+    spec = (await one.get(f"{LEASES}/{peers_of(one).name}")).json()["spec"]
+    assert spec["leaseDurationSeconds"] == announcement.SECONDS
 
 
 async def test_two_servers_of_one_name_notice_it(pair: Pair) -> None:

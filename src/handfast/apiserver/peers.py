@@ -4,7 +4,8 @@
 1. A server has its Lease before it accepts a connection, so that the others have made room by then.
 2. Another one counts from when its Lease is seen until that has stood unchanged for `DURATION` on our own clock: clocks need
    not agree. One that ends removes its Lease.
-3. While our own Lease cannot be renewed, nobody is taken to be gone: we would not see them renew theirs, either.
+3. While our own Lease cannot be renewed, nobody is taken to be gone: we would not see them renew theirs, either. When it can be
+   again, the time of the others begins anew: they may not have come to it yet.
 4. Only a Lease that shows a proof counts: where its server is to be reached, sealed for the name of this Lease with the key that
    all servers of a store have. More than `MOST` count as so many.
 5. Two servers that would have the same name (copies of a machine) notice it at the next renewal: one of them takes another.
@@ -113,15 +114,21 @@ class Peers:
 
     async def run(self) -> None:
         """Renew for ever; the caller runs it as a task."""
+        failed = False
         while True:
             await self._clock.sleep(RENEW)
             try:
                 await self._announce()
+                # 3. the others' time begins anew
+                if failed:
+                    self._others = {name: (known, self._clock.monotonic()) for name, (known, _) in self._others.items()}
+                failed = False
                 self._judge()
                 await self._tidy()
                 await self.publish()
             except errors.HandfastError as error:
                 # 3. nobody is taken to be gone
+                failed = True
                 _log.warning("the Lease of this server is not renewed", reason=error.reason, error=error.message)
 
     async def end(self) -> None:
@@ -158,10 +165,13 @@ class Peers:
                 continue
             self._announced = True
             return
+        # 1. without it, the others would not make room
+        raise errors.Unavailable(f"the Lease {self.name} was changed by others each time", reason="LeaseNotWritten")
 
     async def _write(self, item: items.Item | None) -> None:
         now = objects.micro_timestamp(self._clock.now())
-        spec = {"holderIdentity": self._holder, "leaseDurationSeconds": DURATION, "renewTime": now}
+        # How long it speaks for the stored form (`announcement`): clocks may differ, and a store may be away for a while.
+        spec = {"holderIdentity": self._holder, "leaseDurationSeconds": announcement.SECONDS, "renewTime": now}
         described = await self._announcer.said() | self._proven()
         if item is not None:
             document = item.document()

@@ -171,3 +171,14 @@ async def test_old_witnesses_do_not_pile_up(place: Place) -> None:
         ]
     assert names[:2] == ["identity", "sealed"]
     assert [name.split("/")[0] for name in names[2:]] == ["witness"]
+
+
+async def test_a_seal_key_that_is_no_longer_used_can_be_taken_away(place: Place) -> None:
+    old, new = bytes([1]) * 32, bytes([2]) * 32
+    for sealer in (
+        seal.Sealer({"old": old}, "old"),
+        seal.Sealer({"new": new, "old": old}, "new"),
+        seal.Sealer({"new": new}, "new"),
+    ):
+        async with place.opened(sealer) as (_, line):
+            assert await line.begin() == ""
