@@ -175,7 +175,7 @@ class Live:
         session, place = self._session, self._session.place
         # 4. a quorum read, which finds another history
         await session.read(sessions.range_of(place.own(marks.FENCE), count_only=True))
-        status = await session.client.call(index, messages.StatusRequest(), sessions.READ_SECONDS)
+        status = await session.require_same(index)
         require_new_enough(status.version, session.client.name(index))
         self._is_believed, self._is_torn, self._held = is_progress_believed(status.version), False, []
         # 3. from the revision that it has

@@ -405,3 +405,20 @@ async def test_the_floor_is_raised_once_by_whoever_is_first(place: places.Place)
     assert await marks.raise_floor(stores[0]._session, revision) == (revision, False)
     for store in stores:
         await store.close()
+
+
+async def test_nothing_is_written_to_an_endpoint_of_another_cluster(tmp_path: pathlib.Path) -> None:
+    """Two etcds in one URL, by mistake: when one is away, the other must not take what was meant for it."""
+    (tmp_path / "one").mkdir()
+    (tmp_path / "two").mkdir()
+    # A cluster's number comes of the addresses of its members.
+    with etcds.running(tmp_path / "one") as one, etcds.running(tmp_path / "two") as two:
+        store = await engine.open_store(places.Place((one.address, two.address), "hf"), OPEN)
+        one.kill()
+        with pytest.raises(protocol.StoreUnavailable, match="another cluster") as refusal:
+            await store.create("a", b"")
+        assert refusal.value.reason == "HistoryChanged"
+        await store.close()
+        client = etcd_client.Client((two.address,), OPEN)
+        assert not (await client.call(0, sessions.range_of(b"\0", range_end=b"\0"), 20)).kvs
+        await client.close()
