@@ -73,12 +73,12 @@ class Peers:
         self,
         store: storage.Storage,
         clock: clocks.Clock,
+        sealer: envelope.Sealer,
+        announcer: announcement.Announcer,
         *,
         place: str,
         server: first_objects.Server,
         on_count: Callable[[int], None],
-        announcer: announcement.Announcer,
-        sealer: envelope.Sealer,
     ) -> None:
         self._storage = store
         self._clock = clock

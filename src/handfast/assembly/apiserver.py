@@ -121,9 +121,7 @@ class ApiServer:
         # First, so that a file that changes from here on is one that has changed.
         self._files = served_files.ServedFiles(place, clock, options.tls_files)
         client_cas = self._files.client_cas()
-        self._clock = clock
-        self._store = store
-        self._sealer = sealer
+        self._clock, self._store, self._sealer = clock, store, sealer
         self._advertise = options.advertise
         self._group = tasks.Group("apiserver")
         self._stopping = False
@@ -376,13 +374,7 @@ class ApiServer:
         """Be one of the servers of this store: make what a new cluster starts with, and take a share of budgets."""
         place = str(self._place.root.resolve())
         self.peers = peers.Peers(
-            self.storage,
-            self._clock,
-            place=place,
-            server=server,
-            on_count=self._share,
-            announcer=self.announcer,
-            sealer=self._sealer,
+            self.storage, self._clock, self._sealer, self.announcer, place=place, server=server, on_count=self._share
         )
         self.peers.load()
         await self.peers.publish()

@@ -21,8 +21,8 @@ NOW = datetime.datetime(2030, 1, 1, tzinfo=datetime.UTC)
 @pytest.mark.parametrize("said", ["abc", "-1", "", "²", "9" * 5000])
 async def test_a_number_that_is_none_in_a_lease_is_no_traceback(tmp_path: pathlib.Path, said: str) -> None:
     numbers = (announcement.APPLIED, announcement.LAG, announcement.UNCERTAIN)
-    metadata = {"name": "apiserver-x", "labels": {announcement.LABEL: ""}, "annotations": dict.fromkeys(numbers, said)}
-    metadata["annotations"][announcement.FORMS] = "1-1"
+    annotations_ = dict.fromkeys(numbers, said) | {announcement.FORMS: "1-1"}
+    metadata = {"name": "apiserver-x", "labels": {announcement.LABEL: ""}, "annotations": annotations_}
     spec = {"leaseDurationSeconds": 1, "renewTime": "2030-01-01T00:00:00.000000Z"}
     key = f"{announcement.KEYS}x"
     store = await engine.open_store(str(tmp_path / "store.db"))

@@ -21,7 +21,7 @@ together is not noticed: nothing is left that knows better.
 |---|---|---|---|---|
 | an operator, by mistake | another cluster's prefix | serve its objects with other keys | 1, 2 | test_a_store_of_another_cluster_is_refused |
 | whoever restores a backup | an older copy of the store | have versions given out twice | 4 | test_a_store_that_went_back_gets_a_new_epoch |
-| … | … | … while the server runs | 6 | test_a_history_that_went_back_under_a_server_gets_a_new_epoch (test_etcd_store.py) |
+| whoever restores a backup | an older copy that others brought further | have versions given out twice | 5 | test_an_older_copy_that_others_brought_further_is_noticed |
 """
 
 from __future__ import annotations
