@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import pathlib
+import shutil
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -99,6 +100,37 @@ async def _go_away_and_come_back(world: worlds.World, etcd: etcds.Etcd) -> None:
     assert answer.json()["data"] == {"k": "v"}
     await world.create_config_map("after")
     assert (await world.get(f"{PATH}/lost")).status == 404
+
+
+async def _until_status(world: worlds.World, path: str, status: int, reason: str = "") -> None:
+    async with asyncio.timeout(60):
+        while (answer := await world.get(path)).status != status or reason not in answer.message:
+            await asyncio.sleep(0.1)
+
+
+async def test_a_history_that_went_back_under_a_server_gets_a_new_epoch(tmp_path: pathlib.Path) -> None:
+    """The older copy has everything that was noted down at start: only the server that ran knows how far it had come."""
+    data, copy = tmp_path / "etcd" / "data", tmp_path / "copy"
+    (tmp_path / "etcd").mkdir()
+    with etcds.running(tmp_path / "etcd") as etcd:
+        place = etcd.place()
+        async with worlds.world(tmp_path / "d", store=await engine.open_store(place, OPEN)) as world:
+            await world.create_config_map("kept")
+            etcd.kill()
+            shutil.copytree(data, copy)
+            etcd.start()
+            await _until_status(world, f"{PATH}/kept", 200)
+            lost = int((await world.create_config_map("lost"))["metadata"]["resourceVersion"])
+            etcd.kill()
+            shutil.rmtree(data)
+            shutil.copytree(copy, data)
+            etcd.start()
+            await _until_status(world, f"{PATH}/lost", 503, "history went back")
+        store = await engine.open_store(place, OPEN)
+        async with worlds.world(tmp_path / "d", store=store) as world:
+            assert store.epoch_offset > 0
+            made = await world.create_config_map("lost")
+            assert int(made["metadata"]["resourceVersion"]) > lost + 1000
 
 
 def served(tmp_path: pathlib.Path, *words: str) -> subprocess.CompletedProcess[str]:

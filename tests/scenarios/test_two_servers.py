@@ -17,8 +17,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from handfast.apiserver import announcement, peers
 from handfast.apiserver import limits as limits_module
-from handfast.apiserver import peers
 from handfast.pki import authority, keys, names
 from handfast.store import protocol
 from handfast.store.etcd import engine as etcd
@@ -393,6 +393,46 @@ async def test_a_server_that_is_silent_counts_no_more(pair: Pair) -> None:
             await asyncio.sleep(0.05)
 
 
+async def test_after_the_store_was_away_nobody_is_taken_to_be_gone_at_once(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """None could renew its Lease: whoever can first would else take the budgets of all."""
+    one, other, _ = pair
+    renewed = peers_of(one)._announce
+
+    failed, done = [0], asyncio.Event()
+
+    async def away() -> None:
+        failed[0] += 1
+        raise protocol.StoreUnavailable("away")
+
+    monkeypatch.setattr(peers_of(one), "_announce", away)
+    async with asyncio.timeout(40):
+        while failed[0] < 4:
+            await one.movable().advance(peers.RENEW + 1)
+            await asyncio.sleep(0.02)
+
+    async def back() -> None:
+        await renewed()
+        done.set()
+
+    monkeypatch.setattr(peers_of(one), "_announce", back)
+    async with asyncio.timeout(40):
+        while not done.is_set():
+            await one.movable().advance(peers.RENEW + 1)
+            await asyncio.sleep(0.05)
+        while one.server.storage.replica.version < (await other.server.storage._store.current_revision()):
+            await asyncio.sleep(0.02)
+    assert (await one.get("/api/v1/namespaces/default")).status == 200
+    assert peers_of(one).count == 2
+
+
+async def test_a_lease_speaks_for_the_stored_form_longer_than_for_the_share(pair: Pair) -> None:
+    one, _, _ = pair
+    spec = (await one.get(f"{LEASES}/{peers_of(one).name}")).json()["spec"]
+    assert spec["leaseDurationSeconds"] == announcement.LEASE_SECONDS
+
+
 async def test_two_servers_of_one_name_notice_it(pair: Pair) -> None:
     one, other, _ = pair
     kept = peers_of(other).name
@@ -402,6 +442,41 @@ async def test_two_servers_of_one_name_notice_it(pair: Pair) -> None:
         while peers_of(one).name == kept or peers_of(one).name not in await lease_names(other):
             await asyncio.sleep(0.02)
     assert peers_of(other).name == kept
+
+
+def lease(name: str, annotations: dict[str, str]) -> dict[str, Any]:
+    """What somebody may write who has the right to write Leases in kube-system."""
+    labels = {"apiserver.kubernetes.io/identity": "kube-apiserver"}
+    metadata = {"name": name, "labels": labels, "annotations": annotations}
+    spec = {"holderIdentity": "somebody", "leaseDurationSeconds": 3600, "renewTime": "2026-01-01T00:00:00.000000Z"}
+    return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}
+
+
+async def test_a_lease_that_no_server_wrote_is_no_server(pair: Pair) -> None:
+    """It neither ends a server, nor takes a share of the budgets, nor is among the endpoints."""
+    one, other, _ = pair
+    known = await ports_of(one)
+    copied = (await one.get(f"{LEASES}/{peers_of(other).name}")).json()["metadata"]["annotations"]
+    for name, said in {
+        "apiserver-a": {peers.ADDRESSES: "nonsense", peers.PORT: "1"},
+        "apiserver-b": {peers.ADDRESSES: "0.0.0.1", peers.PORT: "6666"},
+        "apiserver-c": copied,
+        "apiserver-d": copied | {peers.ADDRESSES: "10.6.6.6"},
+        "apiserver-e": {},
+    }.items():
+        await callers.make(one, LEASES, lease(name, said))
+    # The real one again, with another address.
+    path = f"{LEASES}/{peers_of(other).name}"
+    document = (await one.get(path)).json()
+    document["metadata"]["annotations"][peers.ADDRESSES] = "10.6.6.6"
+    assert (await one.request("PUT", path, document)).status == 200
+    # What each renewal does.
+    await peers_of(one).begin()
+    await peers_of(one).publish()
+    assert peers_of(one).count == 2
+    assert await ports_of(one) == known
+    subsets = (await one.get(ENDPOINTS)).json()["subsets"]
+    assert {row["ip"] for subset in subsets for row in subset["addresses"]} == {"127.0.0.1"}
 
 
 async def test_the_budget_of_one_user_is_one_for_both(tmp_path: pathlib.Path, opening: Opening) -> None:

@@ -122,7 +122,8 @@ class ApiServer:
         # First, so that a file that changes from here on is one that has changed.
         self._files = served_files.ServedFiles(place, clock, options.tls_files)
         client_cas = self._files.client_cas()
-        self._clock, self._store, self._advertise = clock, store, options.advertise
+        self._clock, self._store, self._sealer = clock, store, sealer
+        self._advertise = options.advertise
         self._group = tasks.Group("apiserver")
         self._stopping = False
         self._place = place
@@ -376,7 +377,7 @@ class ApiServer:
         """Be one of the servers of this store: make what a new cluster starts with, and take a share of budgets."""
         place = str(self._place.root.resolve())
         self.peers = peers.Peers(
-            self.storage, self._clock, place=place, server=server, on_count=self._share, announcer=self.announcer
+            self.storage, self._clock, self._sealer, self.announcer, place=place, server=server, on_count=self._share
         )
         self.peers.load()
         await self.peers.publish()
@@ -423,8 +424,10 @@ class ApiServer:
         self._aside.close()
         if self.audit is not None:
             await asyncio.to_thread(self.audit.writer.close)
-        with contextlib.suppress(errors.Unavailable):
+        try:
             await self.lineage.seen(await self._store.current_revision())
+        except errors.Unavailable as error:
+            await self.lineage.ended(error)
         await self._store.close()
 
 

@@ -82,7 +82,7 @@ async def _copy(origin: str, destination: str, access: etcd_access.Access, *, pr
             f"{origin} is being served: what is written while it is copied would be lost",
             reason="StoreInUse",
             hint="stop the control plane first; to copy most of it before that, use --prepare (in etcd a server that was killed "
-            "counts for half a minute)",
+            "counts for three minutes)",
         )
     source = await store_transfers.source(origin, access)
     try:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from handfast.store import transfer
 
 _FILE_BYTES = 64 << 10
+_DIGITS = 20
 
 
 @click.command(name="status", short_help="Show how the store is.")
@@ -94,13 +95,18 @@ async def _servers(source: transfer.Source, now: datetime.datetime) -> Any:
                 "holder": document["spec"].get("holderIdentity", ""),
                 "version": notes.get(announcement.VERSION, ""),
                 "alive": said.until > now,
-                "appliedVersion": int(notes.get(announcement.APPLIED, "0")),
-                "lag": int(notes.get(announcement.LAG, "0")),
+                "appliedVersion": _number(notes.get(announcement.APPLIED)),
+                "lag": _number(notes.get(announcement.LAG)),
                 "storedForms": str(said.forms),
-                "uncertainWrites": int(notes.get(announcement.UNCERTAIN, "0")),
+                "uncertainWrites": _number(notes.get(announcement.UNCERTAIN)),
                 "lastCompaction": notes.get(announcement.COMPACTED),
                 "renewed": document["spec"]["renewTime"],
             }
+
+
+def _number(said: str | None) -> int:
+    """A number of a Lease; 0 where it is none: whoever may write Leases can write anything there."""
+    return int(said) if said and said.isascii() and said.isdecimal() and len(said) < _DIGITS else 0
 
 
 async def _seal_keys(source: transfer.Source) -> dict[str, int]:

@@ -10,7 +10,9 @@ a witness, which is a note that this server left in the store. Before anything i
 4. An epoch lower than ours, a revision lower than ours, or a store without our witness: its history went back, or is
    another. The epoch is raised, past the greatest one that was seen.
 5. A new witness is left before the file names it, and the old one goes after that: whenever the server is killed, the file
-   names one that is there.
+   names one that is there. So it goes on while the server runs: a copy of the store that is older than the last one is noticed,
+   however far others have brought it since.
+6. A server that saw the history change under it notes that down: whatever it finds next, the epoch is raised.
 
 A server without such a file has seen nothing, and believes what it finds. A restore of the data directory and the store
 together is not noticed: nothing is left that knows better.
@@ -19,6 +21,7 @@ together is not noticed: nothing is left that knows better.
 |---|---|---|---|---|
 | an operator, by mistake | another cluster's prefix | serve its objects with other keys | 1, 2 | test_a_store_of_another_cluster_is_refused |
 | whoever restores a backup | an older copy of the store | have versions given out twice | 4 | test_a_store_that_went_back_gets_a_new_epoch |
+| whoever restores a backup | an older copy that others brought further | have versions given out twice | 5 | test_an_older_copy_that_others_brought_further_is_noticed |
 """
 
 from __future__ import annotations
@@ -45,6 +48,8 @@ _FILE_BYTES: Final = 64 << 10
 # A text that whoever has the keys can open.
 _SEALED: Final = "sealed"
 _PLACE: Final = b"handfast/notes/sealed"
+# What an engine says of a store whose history is no longer the one that was served.
+_CHANGED: Final = "HistoryChanged"
 _log = structlog.get_logger("handfast.store")
 
 
@@ -83,8 +88,9 @@ class Lineage:
         return why
 
     async def _leave_witness(self, seen: _Seen | None) -> None:
-        if await self._store.note(_SEALED) is None:
-            name, value = self._sealer.seal(b"handfast", _PLACE)
+        # Again once another key is in use: the one of before may then be taken away.
+        name, value = self._sealer.seal(b"handfast", _PLACE)
+        if (await self._store.note(_SEALED) or "").partition(":")[0] != name:
             await self._store.set_note(_SEALED, f"{name}:{base64.b64encode(value).decode()}")
         # 5. a new witness, then the file, then the end of the old one
         witness = secrets.token_hex(8)
@@ -97,7 +103,17 @@ class Lineage:
     async def seen(self, revision: int) -> None:
         """Remember how far the store has come."""
         if self._seen is not None and revision > self._seen.revision:
-            await self._remember(msgspec.structs.replace(self._seen, revision=revision))
+            try:
+                await self._leave_witness(self._seen)
+            except errors.Unavailable:
+                # No space, say: the old one holds, and how far it came is in the file.
+                await self._remember(msgspec.structs.replace(self._seen, revision=revision))
+
+    async def ended(self, error: errors.Unavailable) -> None:
+        """The store could not be asked how far it has come when the server stopped."""
+        # 6. no store has this witness
+        if self._seen is not None and error.reason == _CHANGED:
+            await self._remember(msgspec.structs.replace(self._seen, witness=""))
 
     async def keep(self, clock: clocks.Clock) -> None:
         """Remember it for ever; the caller runs it as a task."""

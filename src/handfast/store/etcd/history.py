@@ -2,7 +2,7 @@
 """A stretch of a store's past from etcd: what a watch missed that began earlier than the live one.
 
 It reads by a watch of its own from a revision, up to the last event that the live watch has seen: so it knows when nothing is
-missing. Pieces are bounded, and the caller comes again for the next one.
+missing. Pieces are bounded, and the caller comes again for the next one. A piece ends between two revisions, never within one.
 """
 
 from __future__ import annotations
@@ -58,10 +58,11 @@ async def _piece(session: sessions.Session, index: int, prefix: str, span: tuple
         key=place.root, range_end=place.root_end, start_revision=max(after, 1), fragment=True
     )
     events: list[protocol.Event] = []
-    size, position = 0, after
+    size, position, torn = 0, after, False
     watching = await session.client.watch(index, create, sessions.READ_SECONDS)
     try:
-        while position < last and len(events) < HISTORY_EVENTS and size < HISTORY_BYTES:
+        # What comes in pieces may be torn within a revision.
+        while torn or (position < last and not _is_enough(events, size)):
             async with asyncio.timeout(lives.REACH_SECONDS):
                 answer = await watching.read()
             if answer.canceled:
@@ -69,13 +70,21 @@ async def _piece(session: sessions.Session, index: int, prefix: str, span: tuple
                     raise Compacting(int(answer.compact_revision))
                 raise protocol.StoreUnavailable(f"{place}: the watch was refused: {answer.cancel_reason}")
             for event in answer.events:
-                if position < event.kv.mod_revision <= last:
+                # Enough, and the revision is complete: a later one has begun.
+                if torn and event.kv.mod_revision > position and _is_enough(events, size):
+                    return feeds.History(events, position, complete=False)
+                if after < event.kv.mod_revision <= last:
                     position = event.kv.mod_revision
                     size += _add(events, place.text(event.kv.key), prefix, event)
+            torn = answer.fragment
     finally:
         watching.cancel()
     complete = position >= last
     return feeds.History(events, upto if complete else position, complete=complete)
+
+
+def _is_enough(events: list[protocol.Event], size: int) -> bool:
+    return len(events) >= HISTORY_EVENTS or size >= HISTORY_BYTES
 
 
 def _add(events: list[protocol.Event], key: str | None, prefix: str, event: Any) -> int:

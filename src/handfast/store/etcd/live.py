@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The one watch of a server on its whole prefix in etcd: it feeds all watches, and says how far they have come.
 
-1. A batch reaches the revision of its last event, never that of its header: events of the header's revision may follow.
+1. A batch reaches the revision of its last event, never that of its header: events of the header's revision may follow. Of a
+   batch that comes in pieces, the last revision waits for the next piece: others may write many keys at once.
 2. etcd's word on progress is believed only from versions that never send it ahead of events (3.4.31, 3.5.13, 3.6 and later).
    From older ones, when the revision has moved without an event for us, a write to a fence key brings the watch forward.
 3. A watch begins at the revision that it has, and drops what it has had: so etcd refuses it when that revision is compacted,
@@ -91,6 +92,8 @@ class Live:
         self._watching: etcd_client.Watching | None = None
         self._is_believed = False
         self._is_torn = False
+        # 1. events of a revision that may not be complete
+        self._held: list[Any] = []
         self._wanted = 0
         self._is_wanted = asyncio.Event()
         # 6. what was gathered, how far it goes, and when it is passed on at the latest
@@ -176,7 +179,8 @@ class Live:
         try:
             async with asyncio.timeout(seconds):
                 await self._feed.reached(revision)
-        except TimeoutError:
+        except (TimeoutError, protocol.StoreUnavailable):
+            # Later, or never: the store has ended, and says so to whoever calls it.
             return False
         return True
 
@@ -194,9 +198,9 @@ class Live:
         session, place = self._session, self._session.place
         # 4. a quorum read, which finds another history
         await session.read(sessions.range_of(place.own(marks.FENCE), count_only=True))
-        status = await session.client.call(index, messages.StatusRequest(), sessions.READ_SECONDS)
+        status = await session.require_same(index)
         require_new_enough(status.version, session.client.name(index))
-        self._is_believed, self._is_torn = is_progress_believed(status.version), False
+        self._is_believed, self._is_torn, self._held = is_progress_believed(status.version), False, []
         # 3. from the revision that it has
         create = messages.WatchCreateRequest(
             key=place.root, range_end=place.root_end, start_revision=max(self._feed.revision, 1), fragment=True
@@ -219,14 +223,26 @@ class Live:
         if answer.canceled:
             raise protocol.StoreUnavailable(f"{self._session.place}: the watch was refused: {answer.cancel_reason}")
         if answer.events:
-            self._gather(answer.events)
+            self._gather(self._whole(answer))
         # 2. what comes in pieces has no progress in between
         elif not answer.created and self._is_believed and not self._is_torn:
             self._pass_on()
             self._feed.publish(max(answer.header.revision, self._feed.revision), ())
         self._is_torn = answer.fragment
 
-    def _gather(self, batch: Any) -> None:
+    def _whole(self, answer: Any) -> list[Any]:
+        """The events that were held back and those of an answer, as far as their revisions are complete (1)."""
+        events = [*self._held, *answer.events]
+        self._held = []
+        if answer.fragment:
+            last = events[-1].kv.mod_revision
+            complete = [event for event in events if event.kv.mod_revision < last]
+            events, self._held = complete, events[len(complete) :]
+        return events
+
+    def _gather(self, batch: list[Any]) -> None:
+        if not batch:
+            return
         have, root = max(self._come, self._feed.revision), self._session.place.own("")
         for event in batch:
             kv = event.kv

@@ -2,7 +2,8 @@
 """Calls to an etcd of several endpoints, and what their errors mean in the words of the contract.
 
 1. A read is tried at every endpoint, each for a few seconds, before it is given up.
-2. A write goes to one endpoint. Only if that never saw it, or says that it has no leader, the next one is asked.
+2. A write goes to one endpoint. Only if that never saw it, or says that it has no leader, the next one is asked. Nothing is
+   written to an endpoint before it has said that it is of the same cluster.
 3. An error that etcd gives before it proposes the write to its members means that nothing was changed. Any other error of a write is
    `StoreUncertain`. There is one exception: the write that reaches etcd's quota is done, and answered with "no space". So after
    `StoreFull` the engine reads the key.
@@ -51,6 +52,7 @@ class Session:
         # 4. how far the history had come when it was last looked at, and whose it was
         self.seen = 0
         self._cluster = 0
+        self._known: set[int] = set()
         self.is_full = False
         self.refused = 0
 
@@ -76,6 +78,7 @@ class Session:
                 self.turn(index)
             else:
                 self._compare(answer.header, seen)
+                self._known.add(index)
                 return answer
         raise protocol.StoreUnavailable(f"{self.place}: no endpoint")
 
@@ -84,6 +87,8 @@ class Session:
         for remaining in reversed(range(len(self.client.endpoints))):
             index = self.current
             try:
+                if index not in self._known:
+                    await self.require_same(index)
                 answer = await self.client.call(index, message, WRITE_SECONDS / self._haste)
             except etcd_client.Failed as failed:
                 if not (isinstance(failed, etcd_client.NotSent) or "no leader" in failed.text):
@@ -96,13 +101,28 @@ class Session:
                 return answer
         raise protocol.StoreUnavailable(f"{self.place}: no endpoint")
 
-    def _compare(self, header: Any, seen: int) -> None:
+    async def require_same(self, index: int) -> Any:
+        """The status of an endpoint, which is of the cluster that is used (2)."""
+        try:
+            status = await self.client.call(index, messages.StatusRequest(), READ_SECONDS / self._haste)
+        except etcd_client.Failed as failed:
+            # What was to be written was not sent.
+            raise etcd_client.NotSent(failed.endpoint, failed.code, failed.text) from None
+        # How far this member has come says nothing: it may lag.
+        self._compare_cluster(status.header)
+        self._known.add(index)
+        return status
+
+    def _compare_cluster(self, header: Any) -> None:
         # 4. another history
         if self._cluster and header.cluster_id != self._cluster:
             self._fail("HistoryChanged", f"the etcd is another cluster than before: {header.cluster_id:x}")
+        self._cluster = header.cluster_id
+
+    def _compare(self, header: Any, seen: int) -> None:
+        self._compare_cluster(header)
         if header.revision < seen:
             self._fail("HistoryChanged", f"the etcd's history went back from revision {seen} to {header.revision}")
-        self._cluster = header.cluster_id
         self.seen = max(self.seen, header.revision)
 
     def _refused(self, index: int, failed: etcd_client.Failed) -> Exception:

@@ -72,6 +72,22 @@ async def test_a_store_that_went_back_gets_a_new_epoch(place: Place) -> None:
     assert await place.served() == ("the store's epoch went back from 1000000000 to 0", 2 * protocol.EPOCH)
 
 
+async def test_an_older_copy_that_others_brought_further_is_noticed(place: Place) -> None:
+    """It has the witness of the server's start, and more revisions than the server saw: only what was left since tells."""
+    async with place.opened() as (store, line):
+        await line.begin()
+    place.keep("backup")
+    async with place.opened() as (store, running):
+        running._seen = line._seen
+        await store.create("b", b"")
+        await running.seen(await store.current_revision())
+    place.restore("backup")
+    async with place.opened() as (store, line):
+        for key in "xyz":
+            await store.create(key, b"")
+        assert await line.begin() == "the store's history is not the one that this server has seen"
+
+
 async def test_a_history_that_went_another_way_gets_a_new_epoch(place: Place) -> None:
     await place.served("a")
     place.keep("backup")
@@ -155,3 +171,14 @@ async def test_old_witnesses_do_not_pile_up(place: Place) -> None:
         ]
     assert names[:2] == ["identity", "sealed"]
     assert [name.split("/")[0] for name in names[2:]] == ["witness"]
+
+
+async def test_a_seal_key_that_is_no_longer_used_can_be_taken_away(place: Place) -> None:
+    old, new = bytes([1]) * 32, bytes([2]) * 32
+    for sealer in (
+        seal.Sealer({"old": old}, "old"),
+        seal.Sealer({"new": new, "old": old}, "new"),
+        seal.Sealer({"new": new}, "new"),
+    ):
+        async with place.opened(sealer) as (_, line):
+            assert await line.begin() == ""

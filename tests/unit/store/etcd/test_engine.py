@@ -14,7 +14,7 @@ import pytest
 
 from handfast import errors
 from handfast.store import protocol
-from handfast.store.etcd import engine, live, marks
+from handfast.store.etcd import engine, history, live, marks
 from handfast.store.etcd import place as places
 from handfast.store.etcd import session as sessions
 from handfast.wire import etcd_access, etcd_client
@@ -141,6 +141,50 @@ async def test_two_stores_on_one_prefix_see_one_another(store: engine.EtcdStore,
         seen += [event.key for event in (await watch.next())[0]]
     assert seen == [f"k{number}" for number in range(50)]
     await other.close()
+
+
+async def test_many_keys_in_one_write_of_others_are_all_told(store: engine.EtcdStore, place: places.Place) -> None:
+    """As `etcdctl del --prefix` does it: one revision for all of them."""
+    for name in "abc":
+        await store.create(f"gone/{name}", b"")
+    before = await store.current_revision()
+    live_watch = store.watch("", after=before)
+    ending = messages.DeleteRangeRequest(key=place.key("gone/"), range_end=places.after_all(place.key("gone/")))
+    await raw(store, ending)
+    expected = [("gone/a", None), ("gone/b", None), ("gone/c", None)]
+    for watch in (live_watch, store.watch("", after=before)):
+        events, _ = await watch.next()
+        assert [(event.key, event.value) for event in events] == expected
+    # And what follows is not told twice.
+    await store.create("d", b"")
+    late = store.watch("", after=before)
+    events = [*(await late.next())[0]]
+    assert [event.key for event in events] == ["gone/a", "gone/b", "gone/c", "d"]
+
+
+async def test_one_write_that_comes_in_several_pieces_is_told_whole(
+    store: engine.EtcdStore, place: places.Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """etcd tears what is over its limit for a request apart, also within a revision."""
+    count, per_write = 1100, 100
+    names = [f"gone/{number:04}" + "x" * 2000 for number in range(count)]
+    for at in range(0, count, per_write):
+        puts = [messages.PutRequest(key=place.key(name), value=b"") for name in names[at : at + per_write]]
+        await raw(store, messages.TxnRequest(success=[messages.RequestOp(request_put=put) for put in puts]))
+    before = await store.current_revision()
+    live_watch = store.watch("", after=before)
+    ending = messages.DeleteRangeRequest(key=place.key("gone/"), range_end=places.after_all(place.key("gone/")))
+    revision = int((await raw(store, ending)).header.revision)
+    await store.create("next", b"")
+    monkeypatch.setattr(history, "HISTORY_EVENTS", 10)
+    for watch in (live_watch, store.watch("", after=before)):
+        told: list[protocol.Event] = []
+        while len(told) <= count:
+            events, reached = await asyncio.wait_for(watch.next(), 20)
+            told += events
+            # No revision is reached before all of it was told.
+            assert reached < revision or len(told) >= count
+        assert [event.key for event in told] == [*names, "next"]
 
 
 # Others' compaction
@@ -395,7 +439,26 @@ async def test_a_full_etcd_takes_deletes_and_says_what_to_do(etcd: etcds.Etcd) -
 async def test_the_floor_is_raised_once_by_whoever_is_first(place: places.Place) -> None:
     stores = [await engine.open_store(place, OPEN) for _ in range(3)]
     revision = await stores[0].create("a", b"")
+    # All have come that far: one that had not could not go on, and would end.
+    assert min([await store.current_revision() for store in stores]) >= revision
     assert await asyncio.gather(*(store.compact(revision) for store in stores)) == [revision] * 3
     assert await marks.raise_floor(stores[0]._session, revision) == (revision, False)
     for store in stores:
         await store.close()
+
+
+async def test_nothing_is_written_to_an_endpoint_of_another_cluster(tmp_path: pathlib.Path) -> None:
+    """Two etcds in one URL, by mistake: when one is away, the other must not take what was meant for it."""
+    (tmp_path / "one").mkdir()
+    (tmp_path / "two").mkdir()
+    # A cluster's number comes of the addresses of its members.
+    with etcds.running(tmp_path / "one") as one, etcds.running(tmp_path / "two") as two:
+        store = await engine.open_store(places.Place((one.address, two.address), "hf"), OPEN)
+        one.kill()
+        with pytest.raises(protocol.StoreUnavailable, match="another cluster") as refusal:
+            await store.create("a", b"")
+        assert refusal.value.reason == "HistoryChanged"
+        await store.close()
+        client = etcd_client.Client((two.address,), OPEN)
+        assert not (await client.call(0, sessions.range_of(b"\0", range_end=b"\0"), 20)).kvs
+        await client.close()
