@@ -102,10 +102,10 @@ async def test_a_clock_that_is_set_changes_no_leader_and_saves_none(jump: float)
         await passes(clock, 60)
         assert (first.states(), second.states()) == ((True, True, 1), (False, False, 0))
         found[0].cancel()
-        await passes(clock, 12)
+        await passes(clock, 8)
         clock.set_wall(-jump)
         assert not second.states()[0]
-        await passes(clock, 6)
+        await passes(clock, 8)
         assert second.states()[0]
 
 

@@ -145,6 +145,7 @@ async def test_at_its_end_it_is_shown_no_more_and_it_recovers_by_itself(world):
         world.is_down = False
         second = await world.certified(own, 2, each=10)
         assert second.leaf.serial != first.leaf.serial
+        await world.until(lambda: world.seen[-1] is State.CERTIFIED)
         assert own.last_error is None
     # One that is over is not shown to the identity service, either: it comes as nobody.
     assert set(world.peers[expired + 1 :]) == {""}
