@@ -10,6 +10,7 @@ serves joining.md, node.md, certificates.md and ca.md; cluster.md has an API ser
 from __future__ import annotations
 
 import pathlib
+import sys
 import textwrap
 from collections.abc import Iterator
 
@@ -60,10 +61,31 @@ STOPPED = """
         kill $(cat handfast-data/.lock) 2> /dev/null
         until flock --nonblock handfast-data/.lock true; do sleep 0.1; done
         """
+# The certificates of a control plane that is stopped are from so many years ago.
+AGED = f"""
+        export PYTHONPATH={ROOT}
+        {sys.executable} -m tests.world.expiring ca YEARS handfast-data
+        {sys.executable} -m tests.world.expiring own YEARS handfast-data
+        unset PYTHONPATH
+        """
 # What a page takes for granted -> how it comes about here; typed before the command.
 BEFORE = {
     "mv handfast-data/": STOPPED,
     "handfast store copy handfast-data/": STOPPED,
+    "date": STOPPED + AGED.replace("YEARS", "2"),
+    # The machine has joined, and the CA that the API server believes is the expired one alone.
+    "openssl x509 -in handfast-data/pki/ca.crt -signkey": f"""
+        export KUBECONFIG=$PWD/handfast-data/admin.conf
+        $(handfast token create --print-join-command)
+        cas="kubectl -n kube-system get configmap extension-apiserver-authentication -o yaml"
+        PYTHONPATH={ROOT} {sys.executable} -m tests.world.expiring ca 11 handfast-data
+        until [ $($cas | grep -c BEGIN) = 3 ]; do sleep 0.2; done
+        kubectl -n kube-system delete configmap extension-apiserver-authentication
+        while $cas 2> /dev/null; do sleep 0.2; done
+        unset KUBECONFIG
+        """
+    + STOPPED
+    + AGED.replace("YEARS", "11"),
     "handfast join failures": """
         curl --silent --insecure --header 'Authorization: Bearer abcdef.0123456789abcdef' https://192.0.2.1:6443/api
         """,
