@@ -129,7 +129,6 @@ class Session:
         """What the error of a write means (3)."""
         if "database space exceeded" in failed.text:
             self.is_full = True
-            self.refused += 1
             return full(failed)
         if _is_too_large(failed):
             return protocol.TooLarge(
