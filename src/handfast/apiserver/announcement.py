@@ -123,11 +123,7 @@ class Announcer:
         """Before the store is read: refuse one that is unfinished, or of a form that is not known here."""
         # 1. nothing is filling it
         if await self._store.note(transfer.UNFINISHED) is not None:
-            raise errors.Refused(
-                "the store is unfinished: a restore or a copy fills it, or was cut short",
-                reason="StoreUnfinished",
-                hint="begin the restore or the copy again, and start when it is done",
-            )
+            raise transfer.unfinished()
         # 1. the marker names a form that is known
         stored_forms.require_known(await read_marker(self._store), self._forms)
 
