@@ -376,13 +376,14 @@ class EtcdStore:
             if more:
                 revision = revision or int(answer.header.revision)
                 start = bytes(answer.kvs[-1].key) + b"\0"
-                bulk = sum(len(entry.value) for entry in page) // len(page)
+                bulk = sum(len(entry.value) for entry in page) // max(len(page), 1)
                 size = max(min(PAGE_BYTES // max(bulk, 1), 10 * PAGE_ENTRIES), 1)
 
     def _entries(self, answer: Any) -> list[protocol.Entry]:
-        cut = len(self._place.objects)
         return [
-            protocol.Entry(kv.key[cut:].decode(), kv.value, kv.mod_revision, kv.create_revision) for kv in answer.kvs
+            protocol.Entry(key, kv.value, kv.mod_revision, kv.create_revision)
+            for kv in answer.kvs
+            if (key := self._session.entry_key(kv.key)) is not None
         ]
 
     def _put(self, key: str, value: bytes) -> Any:
