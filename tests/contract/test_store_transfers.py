@@ -163,7 +163,8 @@ async def test_no_server_serves_from_an_unfinished_store(tmp_path: pathlib.Path)
     store = await etcd.open_store(place, ACCESS)
     envelopes = envelope.Envelopes()
     copy = replica.Replica(store, envelopes)
-    announcer = announcement.Announcer(store, storage.Storage(store, envelopes, copy), MovableClock())
+    documents = storage.Storage(store, envelopes, copy)
+    announcer = announcement.Announcer(store, documents, MovableClock(), raise_form=envelopes.write_as)
     with pytest.raises(errors.Refused, match="the store is unfinished") as refusal:
         await announcer.require_known()
     assert refusal.value.reason == "StoreUnfinished"

@@ -137,7 +137,7 @@ async def test_a_store_of_another_cluster_is_refused(place: Place) -> None:
 
 
 @contextlib.asynccontextmanager
-async def one_place_twice(name: str, directory: pathlib.Path) -> AsyncIterator[list[protocol.Store]]:
+async def one_place_twice(name: str, directory: pathlib.Path) -> AsyncIterator[Sequence[protocol.Store]]:
     """One store as two servers have it: each by itself in an etcd; a file has one owner, whom both share here."""
     if name == "etcd":
         place = etcds.shared().place()
