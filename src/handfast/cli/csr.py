@@ -155,7 +155,7 @@ async def _decide_all(
     done: list[tuple[str, bool]] = []
     failed: list[errors.HandfastError] = []
     reason, said = _SAID[verdict]
-    deciding = request_decisions.Deciding(verdict, reason, message or said, clock.SystemClock())
+    deciding = request_decisions.Deciding(verdict, reason, message or said, clock.SystemClock().now)
     async with connecting.connected(kubeconfig) as reached:
         for name in names:
             try:
@@ -244,7 +244,7 @@ async def _explain(
         request = await reached.client.view(resources.SIGNING_REQUESTS, name, signing_requests.DECODER)
         review = request_reviews.Review(reached.client, clock.SystemClock().now(), output.note)
         explanation = await review.explain(request)
-        events = await _events(reached.client, request.metadata.uid)
+        events = await review.events(request.metadata.uid)
         issued = await _issued(reached.client, request)
         policies = await csr_policies.rows(reached.client, request)
     return explanation, events, issued, policies
@@ -292,21 +292,3 @@ async def _entry(client: api.Client, leaf: certificates.Certificate) -> str:
     except (errors.Refused, errors.Unavailable) as error:
         return f"was not read: {error.message}"
     return "has no entry for it: another program signed it, or the entry was deleted"
-
-
-async def _events(client: api.Client, uid: str) -> list[_Event]:
-    """The Events about a request, oldest first: when each was last so, its reason and its message."""
-    from handfast.api import jsonpath, resources
-    from handfast.client import api as over_api
-
-    # Events about objects without a namespace are in the namespace default.
-    about = over_api.Scope(namespace="default", field_selector=f"involvedObject.uid={uid}")
-    try:
-        events = await client.list(resources.EVENTS, about)
-    except (errors.Refused, errors.Unavailable) as error:
-        output.note(f"its Events could not be read: {error.message}")
-        return []
-    return sorted(
-        (jsonpath.text(each, "lastTimestamp"), jsonpath.text(each, "reason"), jsonpath.text(each, "message"))
-        for each in events
-    )

@@ -12,13 +12,14 @@
 
 from __future__ import annotations
 
+import datetime
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
 from handfast import errors
 from handfast.api import objects, resources, signing_requests, status
 from handfast.client import api
-from handfast.runtime import clock as clocks
 
 _TRIES: Final = 10
 _OPPOSITE: Final = {
@@ -29,12 +30,12 @@ _OPPOSITE: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Deciding:
-    """Which condition is written, with which reason and message; `clock` gives its time."""
+    """Which condition is written, with which reason and message; `now` gives its time."""
 
     verdict: str
     reason: str
     message: str
-    clock: clocks.Clock
+    now: Callable[[], datetime.datetime]
 
     async def decide(self, client: api.Client, name: str, uid: str = "") -> bool:
         """Whether anything was changed."""
@@ -63,7 +64,7 @@ class Deciding:
 
     async def _written(self, client: api.Client, request: signing_requests.Request) -> bool:
         """False: somebody else wrote it in between (2)."""
-        now = objects.timestamp(self.clock.now())
+        now = objects.timestamp(self.now())
         update = request.updated(added=signing_requests.condition(self.verdict, self.reason, self.message, now))
         try:
             await client.replace(

@@ -25,7 +25,7 @@ def request(*conditions: dict[str, Any]) -> dict[str, Any]:
 async def decide(
     *steps: scripted.Step, verdict: str = "Approved", uid: str = ""
 ) -> tuple[bool, list[scripted.Request]]:
-    deciding = request_decisions.Deciding(verdict, "ConsoleDecision", "because", MovableClock())
+    deciding = request_decisions.Deciding(verdict, "ConsoleDecision", "because", MovableClock().now)
     async with scripted.serving(*steps) as server, scripted.client_of(server) as client:
         return await deciding.decide(client, "csr-1", uid), server.requests
 
