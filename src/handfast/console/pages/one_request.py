@@ -25,6 +25,7 @@ from urllib import parse as urls
 
 from handfast import errors
 from handfast.api import resources, signing_requests, status
+from handfast.api.printing import ages
 from handfast.client import request_decisions, request_reviews
 from handfast.console import known as known_module
 from handfast.console import needs, page
@@ -55,7 +56,8 @@ class _Explained:
     version: str
     at: datetime.datetime
     explanation: request_explanation.Explanation | None
-    events: list[request_reviews.Said]
+    # When each was last so, its reason and its message.
+    events: list[tuple[datetime.datetime | None, str, str]]
     notes: list[str]
 
 
@@ -111,7 +113,7 @@ async def _explained(known: known_module.Known, request: signing_requests.Reques
         request.metadata.resource_version,
         now,
         explanation,
-        await review.events(request.metadata.uid),
+        [(ages.instant(at), reason, said) for at, reason, said in await review.events(request.metadata.uid)],
         list(dict.fromkeys(notes)),
     )
     kept.pop(request.metadata.uid, None)

@@ -95,6 +95,6 @@ PAGE: Final = page.Page(
     template="one_token.html",
     needs=tokens_page.NEEDS,
     show=show,
-    live=("token",),
+    live=("token_head", "token"),
     actions=(page.Action(path=REVOKE, act=revoke, back=LIST),),
 )

@@ -97,6 +97,7 @@ def row(request: signing_requests.Request) -> Row:
     """What the list says of a request, whatever somebody wrote into it."""
     state, condition = _state(request)
     created = ages.instant(request.metadata.creation_timestamp)
+    said = "" if condition is None else ": ".join(filter(None, (condition.reason, condition.message)))
     since = None if condition is None else ages.instant(condition.last_transition_time or condition.last_update_time)
     return Row(
         name=request.metadata.name,
@@ -109,7 +110,7 @@ def row(request: signing_requests.Request) -> Row:
         token=use.token_id(request.spec.username) or "",
         created=created,
         since=since or created,
-        said="" if condition is None else ": ".join(filter(None, (condition.reason, condition.message))),
+        said=said or (_fault(request) if state == PENDING else ""),
     )
 
 
@@ -124,6 +125,14 @@ def _state(request: signing_requests.Request) -> tuple[str, signing_requests.Con
     if approved is not None:
         return APPROVED, approved
     return PENDING, request.condition(claim.WAITING)
+
+
+def _fault(request: signing_requests.Request) -> str:
+    """The first check that a request fails by itself, whatever anybody may do: what depends on others, its own page asks for."""
+    allowed = dict.fromkeys(kubelet.permissions(request.spec.signer_name), True)
+    checks = request_explanation.explain(request, _EPOCH, answers=allowed, node_addresses=None).checks
+    failed = (check for check in checks if not check.passed and check.name != kubelet.ADDRESSES)
+    return next((f"{check.name}: {check.compared}" for check in failed), "")
 
 
 def _node(request: signing_requests.Request) -> str:
@@ -161,9 +170,9 @@ def summary(rows: Sequence[Row], now: datetime.datetime) -> Summary:
         return Summary(counts, "No request waits", "What the rules approve by themselves never waits here.")
     oldest = min((each.created for each in rows if each.state == PENDING and each.created is not None), default=now)
     title = "1 request waits for somebody" if waiting == 1 else f"{waiting} requests wait for somebody"
-    which = "It waits" if waiting == 1 else "The oldest waits"
+    which = "It has waited" if waiting == 1 else "The oldest has waited"
     return Summary(
-        counts, title, f"{which} since {moments.length(now - oldest)}; one that nobody decides is deleted after a day."
+        counts, title, f"{which} for {moments.length(now - oldest)}; one that nobody decides is deleted after a day."
     )
 
 

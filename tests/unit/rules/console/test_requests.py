@@ -75,6 +75,23 @@ class TestRow:
         made = requests.row(request(document))
         assert (made.node, made.token, made.purpose) == ("", "", "example.com/own")
 
+    @pytest.mark.parametrize(
+        ("document", "said"),
+        [
+            (csr_cases.csr(usages=("client auth", "code signing")), "usages: "),
+            (csr_cases.csr(o=("system:masters",)), "organization: "),
+            (csr_cases.csr(signer="example.com/own"), "signer: no approver decides"),
+            # What depends on the Node is asked for on its own page.
+            (csr_cases.serving("DNS:a.example.com"), ""),
+        ],
+    )
+    def test_one_that_waits_says_the_first_check_that_it_fails_by_itself(
+        self, document: objects.Document, said: str
+    ) -> None:
+        made = requests.row(request(document))
+        assert made.said.startswith(said)
+        assert bool(made.said) == bool(said)
+
     def test_a_filter_finds_it_by_name_node_requester_state_and_token(self) -> None:
         made = requests.row(request(csr_cases.csr(user=TOKEN_USER)))
         for words in ("csr-1", "SYSTEM:bootstrap", "token:abcdef", "state:pending a"):
@@ -114,12 +131,12 @@ class TestSummary:
     def test_one_waits(self) -> None:
         found = requests.summary([row(since=NOW - 26 * MINUTE)], NOW)
         assert found.title == "1 request waits for somebody"
-        assert found.sentence.startswith("It waits since 26 min;")
+        assert found.sentence.startswith("It has waited for 26 min;")
 
     def test_several_wait(self) -> None:
         found = requests.summary([row(since=None), row(since=NOW - 2 * HOUR)], NOW)
         assert found.title == "2 requests wait for somebody"
-        assert found.sentence.startswith("The oldest waits since 2 h;")
+        assert found.sentence.startswith("The oldest has waited for 2 h;")
 
 
 class TestOne:
