@@ -58,7 +58,7 @@ async def _find(known: known_module.Known, token_id: str) -> tokens.Row | None:
             raise
         return None
     refused = tokens.refusals_by_token(tokens_page.failures_of(known))
-    return tokens.row(found.document(), known.now()).refused(refused.get(token_id))
+    return tokens.read(found.document()).at(known.now()).refused(refused.get(token_id))
 
 
 async def revoke(known: known_module.Known, form: Mapping[str, str]) -> page.Outcome:

@@ -6,18 +6,16 @@ The secret half of a token is in no informer and on no page here: see `needs`.
 
 from __future__ import annotations
 
+import math
 from typing import Any, Final
 
-import structlog
-
 from handfast import errors
+from handfast.console import derived, needs, page
 from handfast.console import known as known_module
-from handfast.console import needs, page
 from handfast.console.pages import requests as requests_page
 from handfast.rules.console import questions, rows, tokens
 from handfast.rules.nodes import join_failures
 
-_log = structlog.get_logger("handfast.console")
 NEEDS: Final = (needs.TOKENS, needs.FAILED_JOINS, needs.REQUESTS)
 # How many of the newest refusals stand below the list.
 _NEWEST: Final = 20
@@ -28,7 +26,7 @@ def failures_of(known: known_module.Known) -> list[join_failures.Failed]:
 
     def make() -> list[join_failures.Failed]:
         events = join_failures.of_events(each.document() for each in known.of(needs.FAILED_JOINS))
-        undecided = tokens.of_requests(requests_page.rows_of(known).all())
+        undecided = tokens.of_requests(requests_page.rows_of(known))
         return sorted([*events, *undecided], key=lambda each: each.last, reverse=True)
 
     made: list[join_failures.Failed] = known.once(
@@ -37,20 +35,23 @@ def failures_of(known: known_module.Known) -> list[join_failures.Failed]:
     return made
 
 
+def _row(token: needs.Token) -> tokens.Row | None:
+    """None: the Secret has another name than that of a token; the API server's own rules leave it aside, too."""
+    try:
+        return tokens.read(token.document())
+    except errors.Refused:
+        return None
+
+
 def rows_of(known: known_module.Known) -> list[tokens.Row]:
     """Every token, those first that need a look."""
+    read: derived.Derived[needs.Token, tokens.Row] = known.once(
+        "tokens-read", (), lambda: derived.Derived(known.of(needs.TOKENS), _row), seconds=math.inf, at_most=math.inf
+    )
 
     def make() -> list[tokens.Row]:
-        refused = tokens.refusals_by_token(failures_of(known))
-        found: list[tokens.Row] = []
-        for each in known.of(needs.TOKENS):
-            try:
-                row = tokens.row(each.document(), known.now())
-            except errors.Refused as error:
-                _log.debug("a Secret is no token", name=each.metadata.name, reason=error.reason)
-                continue
-            found.append(row.refused(refused.get(row.id)))
-        return tokens.ordered(found)
+        refused, now = tokens.refusals_by_token(failures_of(known)), known.now()
+        return tokens.ordered(row.at(now).refused(refused.get(row.id)) for row in read.all())
 
     # A token expires without any change: the list is made again after a while.
     made: list[tokens.Row] = known.once("token-rows", NEEDS, make, seconds=0.0, at_most=5.0)

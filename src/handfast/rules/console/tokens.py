@@ -82,6 +82,16 @@ class Row:
         """Whether somebody should know of it (1)."""
         return self.state in {UNREADABLE, ENDLESS} or self.refusals.count > 0
 
+    def at(self, now: datetime.datetime) -> Row:
+        """As it is at an instant: a token expires without anybody's doing."""
+        if self.state in {UNREADABLE, DELETING}:
+            return self
+        if self.expires is not None and self.expires <= now:
+            return dataclasses.replace(self, state=EXPIRED)
+        if self.limits.max_uses is not None and self.used >= self.limits.max_uses:
+            return dataclasses.replace(self, state=USED_UP)
+        return dataclasses.replace(self, state=ENDLESS) if self.expires is None and self.joins else self
+
     def refused(self, refusals: Refusals | None) -> Row:
         """With the refusals that name it."""
         return self if refusals is None else dataclasses.replace(self, refusals=refusals)
@@ -119,8 +129,8 @@ COLUMNS: Final[Mapping[str, Callable[[Row], object]]] = {
 }
 
 
-def row(document: objects.Document, now: datetime.datetime) -> Row:
-    """What the list says of a token's Secret that has no secret half in it; Refused: its name is none of a token."""
+def read(document: objects.Document) -> Row:
+    """What the list says of a token's Secret that has no secret half in it, at no time; Refused: its name is none of a token."""
     metadata = objects.metadata(document)
     named = {**document, "data": {**jsonpath.mapping(document, "data"), tokens.KEY_SECRET: _UNKNOWN}}
     secret = tokens.look(named)[0]
@@ -139,23 +149,15 @@ def row(document: objects.Document, now: datetime.datetime) -> Row:
         record, uses = token_limits.record(document), token_limits.uses(document)
     except errors.Refused as refused:
         return dataclasses.replace(bare, fault=f"nobody is let in: {refused.message}")
-    read = dataclasses.replace(
+    return dataclasses.replace(
         bare,
+        state=DELETING if secret.deleting else GOOD,
         expires=tokens.parse_expiration(secret.expiration),
         groups=tokens.parse_groups(secret.extra_groups, secret.old_groups),
         limits=record.limits,
         used=record.count,
         uses=tuple(uses),
     )
-    return dataclasses.replace(read, state=DELETING if secret.deleting else _state(read, now))
-
-
-def _state(each: Row, now: datetime.datetime) -> str:
-    if each.expires is not None and each.expires <= now:
-        return EXPIRED
-    if each.limits.max_uses is not None and each.used >= each.limits.max_uses:
-        return USED_UP
-    return ENDLESS if each.expires is None and each.joins else GOOD
 
 
 # Of a request that was made with a token: what became of it, as a refusal's reason. What was approved or issued is none.

@@ -38,7 +38,7 @@ def secret(token_id: str = "abcdef", *, until: datetime.datetime | None = NOW + 
 
 
 def made(document: objects.Document | None = None, refusals: shown.Refusals | None = None) -> shown.Row:
-    return shown.row(document or secret(), NOW).refused(refusals)
+    return shown.read(document or secret()).at(NOW).refused(refusals)
 
 
 def use(number: int) -> dict[str, str]:
