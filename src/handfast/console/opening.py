@@ -27,7 +27,7 @@ import datetime
 import hashlib
 import hmac
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib import parse as urls
@@ -102,6 +102,8 @@ class Session:
     _once: tuple[str, float, Mapping[str, Any]] | None = field(default=None, repr=False)
     streams: int = 0
     ended: bool = False
+    # Told when it ends: its streams.
+    ends: set[Callable[[], None]] = field(default_factory=set, repr=False)
 
     def tell_once(self, path: str, now: float, once: Mapping[str, Any] | None) -> None:
         """Keep for one page what it shows once; what was kept before is gone."""
@@ -179,6 +181,8 @@ class Sessions:
         session = self._sessions.pop(digest, None)
         if session is not None:
             session.ended = True
+            for tell in session.ends:
+                tell()
 
     def _attributes(self) -> str:
         return "Path=/; HttpOnly; SameSite=Strict" + ("; Secure" if self._secure else "")
