@@ -155,7 +155,7 @@ class Handler:
             session.said.append((False, f"Not done: {error.message} (reason {error.reason}).{hint}"))
             return html.go_to(form.get("back", "") if form.get("back", "").startswith("/") else action.back)
         session.said.append((outcome.done, outcome.sentence))
-        session.once = outcome.once
+        session.tell_once(outcome.then, self._clock.monotonic(), outcome.once)
         return html.go_to(outcome.then)
 
     # --- 5. pages
@@ -176,11 +176,12 @@ class Handler:
 
     async def _show(self, http: service.Request, session: opening.Session) -> answers.Answer:
         path = http.rel_url.raw_path
-        if path.endswith(_ROWS) and path != _ROWS:
+        # An object may be called `rows`, too: a range of rows says where it begins.
+        if path.endswith(_ROWS) and path != _ROWS and "from" in http.query:
             return await self._rows(path.removesuffix(_ROWS), http.query)
         page, question = self._asked(path, http.query)
         said, session.said = session.said, []
-        once, session.once = session.once, None
+        once = session.told_once(path, self._clock.monotonic())
         values = {**await self._values(page, question), "said": said, "once": once}
         return html.page(self._renderer.filled(self._renderer.page(page.template, values), session.form_token))
 

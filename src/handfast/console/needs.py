@@ -15,10 +15,10 @@ from typing import Any, Final, Generic, TypeVar
 import msgspec
 
 from handfast.api import handfast_kinds, kinds, metadata, objects, resources, signing_requests
-from handfast.bootstrap import tokens
+from handfast.bootstrap import token_limits, tokens
 from handfast.client import api, partial, watch
 from handfast.rules.nodes import liveness
-from handfast.rules.tokens import failed_joins
+from handfast.rules.tokens import failed_joins, maker
 
 V = TypeVar("V", bound=partial.Viewed)
 
@@ -63,21 +63,47 @@ class Lease(Named, frozen=True, gc=False):
     spec: LeaseSpec = LeaseSpec()
 
 
-class TokenData(msgspec.Struct, frozen=True, gc=False):
+class TokenData(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """A token's Secret, in base64 as it is stored, without the half that is secret (2)."""
 
-    token_id: str = msgspec.field(name=tokens.KEY_ID, default="")
-    expiration: str = msgspec.field(name=tokens.KEY_EXPIRATION, default="")
-    description: str = msgspec.field(name=tokens.KEY_DESCRIPTION, default="")
-    groups: str = msgspec.field(name=tokens.KEY_GROUPS, default="")
-    signing: str = msgspec.field(name=f"{tokens.USAGE_PREFIX}{tokens.SIGNING}", default="")
-    authentication: str = msgspec.field(name=f"{tokens.USAGE_PREFIX}{tokens.AUTHENTICATION}", default="")
+    token_id: str | None = msgspec.field(name=tokens.KEY_ID, default=None)
+    expiration: str | None = msgspec.field(name=tokens.KEY_EXPIRATION, default=None)
+    description: str | None = msgspec.field(name=tokens.KEY_DESCRIPTION, default=None)
+    groups: str | None = msgspec.field(name=tokens.KEY_GROUPS, default=None)
+    old_groups: str | None = msgspec.field(name=tokens.KEY_GROUPS_OLD, default=None)
+    signing: str | None = msgspec.field(name=f"{tokens.USAGE_PREFIX}{tokens.SIGNING}", default=None)
+    authentication: str | None = msgspec.field(name=f"{tokens.USAGE_PREFIX}{tokens.AUTHENTICATION}", default=None)
 
 
-class Token(Named, frozen=True, gc=False):
+class TokenNotes(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """The annotations of a token that are ours. Others are not decoded: `kubectl apply` writes the whole Secret into one of them (2)."""
+
+    max_uses: str | None = msgspec.field(name=token_limits.MAX_USES_KEY, default=None)
+    nodes: str | None = msgspec.field(name=token_limits.NODES_KEY, default=None)
+    cidrs: str | None = msgspec.field(name=token_limits.CIDRS_KEY, default=None)
+    uses: str | None = msgspec.field(name=token_limits.USES_KEY, default=None)
+    count: str | None = msgspec.field(name=token_limits.COUNT_KEY, default=None)
+    maker: str | None = msgspec.field(name=maker.KEY, default=None)
+
+
+class TokenMeta(metadata.Meta, frozen=True, gc=False, omit_defaults=True):
+    """… of a token."""
+
+    creation_timestamp: str | None = None
+    annotations: TokenNotes | None = None
+
+
+class Token(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """A bootstrap token."""
 
+    metadata: TokenMeta = TokenMeta()
+    type: str = ""
     data: TokenData | None = None
+
+    def document(self) -> objects.Document:
+        """As rules read documents."""
+        document: objects.Document = msgspec.to_builtins(self)
+        return document
 
 
 class SegmentSpec(msgspec.Struct, frozen=True, gc=False):

@@ -7,9 +7,16 @@ from typing import Any, Final
 
 from handfast.console import needs
 from handfast.console import page as page_module
-from handfast.console.pages import overview
+from handfast.console.pages import new_token, one_request, one_token, overview, requests, tokens
 
-PAGES: Final[tuple[page_module.Page, ...]] = (overview.PAGE,)
+PAGES: Final[tuple[page_module.Page, ...]] = (
+    overview.PAGE,
+    requests.PAGE,
+    one_request.PAGE,
+    tokens.PAGE,
+    one_token.PAGE,
+    new_token.PAGE,
+)
 
 # What all of them follow.
 NEEDS: Final[tuple[needs.Need[Any], ...]] = tuple({need.name: need for page in PAGES for need in page.needs}.values())
