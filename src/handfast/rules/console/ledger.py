@@ -131,6 +131,10 @@ class Ledger:
     def __len__(self) -> int:
         return sum(kept.count for kept in self._kept.values())
 
+    def names(self) -> Iterable[str]:
+        """Of its segments."""
+        return self._kept.keys()
+
     @property
     def segment_count(self) -> int:
         return len(self._kept)

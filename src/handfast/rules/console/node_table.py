@@ -18,7 +18,7 @@ import bisect
 import datetime
 import heapq
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from handfast.api import objects, signer_names
@@ -135,6 +135,10 @@ class Table:
     def marked(self) -> int:
         """How many wait to be judged."""
         return len(self._marked)
+
+    def __iter__(self) -> Iterator[Record]:
+        """All that is kept, listed or not."""
+        return iter(self._records.values())
 
     def get(self, name: str) -> Record | None:
         return self._records.get(name)
