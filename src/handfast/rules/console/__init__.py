@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the console shows: sentences, rows and drawings, decided.
+"""The console: what its pages say, and in which order, from what is known. It draws nothing and looks nothing up.
 
-Holds: One module for each page: what it shows of which objects, in which order, filtered and in ranges.
-Imports: api, errors, pki, rules.
-Never: It reads nothing, draws nothing, and knows neither HTML nor a browser.
-Start: `nodes.py`.
+Holds: The sentences of the overview, what expires when, rows by filter, sort and range, how instants and strangers' names are written, and the codes that open it.
+Imports: api, errors, rules, rules.diagnoses.
+Never: It knows no HTML, no browser and no session: the room `console` does.
+Start: `overview.py`, then `questions.py` and `rows.py`.
 """
