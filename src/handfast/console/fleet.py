@@ -179,4 +179,3 @@ class Fleet:
         if self.table.marked >= _PORTION:
             self.table.settle(self._clock.now())
         self._changed(need)
-

@@ -17,7 +17,8 @@ from handfast.rules.tokens import maker
 def shown(known: known_module.Known, line: ledger_index.Line, axis: timeline.Axis) -> dict[str, Any]:
     """One line of the ledger, for a template; `entry` is None where no rule can read it."""
     entry = line.entry
-    bar, trail = None, ()
+    bar: timeline.Bar | None = None
+    trail: tuple[trails.Step, ...] = ()
     if entry is not None:
         bar = timeline.bar(axis, entry.issued_at, overview.window(entry), entry.not_after)
         trail = trails.trail(entry, _facts(known, entry))

@@ -6,9 +6,8 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from handfast import errors
+from handfast.console import doors, needs, page
 from handfast.console import known as known_module
-from handfast.console import needs, page
 from handfast.console.pages import certificates
 from handfast.rules.console import ledger, questions, rows, timeline, trails
 
@@ -26,7 +25,9 @@ async def show(known: known_module.Known, question: questions.Question) -> dict[
         start = (found.total - 1) // question.count * question.count
         found = book.page(wanted, start, question.count, more.get("older", ""))
     return {
-        "range": rows.Range(items=found.rows, start=start if found.total else 0, total=found.total, everything=len(book)),
+        "range": rows.Range(
+            items=found.rows, start=start if found.total else 0, total=found.total, everything=len(book)
+        ),
         "found": found,
         "problem": wanted.problem,
         "chains": book.chains(),
@@ -41,7 +42,11 @@ def _noted(book: ledger.Ledger, text: str) -> dict[str, Any]:
     if not head:
         return {"head": "", "head_problem": "", "head_there": None}
     if not _HASH.fullmatch(head):
-        return {"head": text, "head_problem": "a hash has 64 hex digits, as a page or `handfast ledger verify` showed it", "head_there": None}
+        return {
+            "head": text,
+            "head_problem": "a hash has 64 hex digits, as a page or `handfast ledger verify` showed it",
+            "head_there": None,
+        }
     return {"head": head, "head_problem": "", "head_there": book.has(head)}
 
 
@@ -49,7 +54,8 @@ async def show_one(known: known_module.Known, question: questions.Question) -> d
     """One entry with what is behind it."""
     line = known.fleet.ledger.at(question.of)
     if line is None:
-        raise errors.Refused(
+        raise doors.NotOurs(
+            404,
             f'there is no entry "{question.of}" in the ledger',
             reason="NotFound",
             hint="the page of the ledger has those that there are: /ledger; the oldest are deleted once all beside them have expired",
@@ -65,7 +71,8 @@ async def show_rule(known: known_module.Known, question: questions.Question) -> 
     rule = trails.RULES.get(name)
     lines = known.fleet.ledger.with_word(name, 10)
     if rule is None and not lines:
-        raise errors.Refused(
+        raise doors.NotOurs(
+            404,
             f'no rule "{name}" is known, and nothing was issued by it',
             reason="NotFound",
             hint="the entries of the ledger name the rules that there are: /ledger",

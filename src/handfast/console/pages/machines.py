@@ -8,25 +8,29 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, Final
 
+import msgspec
+
 from handfast import errors
-from handfast.api import status
-from handfast.client import machine_explanation, machine_rollout
+from handfast.api import machine_kinds, status
+from handfast.client import machine_explanation, machine_inventory, machine_rollout
+from handfast.console import doors, needs, page
 from handfast.console import known as known_module
-from handfast.console import needs, page
 from handfast.rules.console import machines, questions
 from handfast.rules.machine_config import rollout_progress
-from handfast.rules.machines import explanation, listing
+from handfast.rules.machines import explanation, inventory, listing
 
 _NEEDS: Final = (needs.NODES, needs.REQUESTS, needs.MACHINES, needs.CLUSTER_API_MACHINES, needs.POOLS)
-_FLEET: Final = "fleet of pools"
+_FACTS: Final = "facts of machines"
+_CLUSTER_API: Final = needs.CLUSTER_API_MACHINES.kind
 
 
 async def show(known: known_module.Known, question: questions.Question) -> dict[str, Any]:
     """The machines that are asked for, and every pool."""
     everything = _rows(known)
-    counts = {state: 0 for state in machines.ORDER}
+    counts = dict.fromkeys(machines.ORDER, 0)
     for row in everything:
         counts[row.state] += 1
     fleet = _pools(known)
@@ -36,16 +40,41 @@ async def show(known: known_module.Known, question: questions.Question) -> dict[
         "pools": machines.pools(fleet),
         "outside": machines.behind(fleet.outside),
         "chosen": question.more.get("state", ""),
-        "served": known.machines_served,
+        "served": bool(everything) or await _is_served(known),
     }
+
+
+async def _is_served(known: known_module.Known) -> bool:
+    """Whether the cluster has a kind of Machine at all; asked only where there are none."""
+    try:
+        return await known.client.serves(machine_kinds.MACHINE) or await known.client.serves(_CLUSTER_API)
+    except (errors.Refused, errors.Unavailable):
+        return True
+
+
+class _Facts:
+    """The facts of every Machine, read when it changes."""
+
+    def __init__(self, known: known_module.Known) -> None:
+        self.all: dict[inventory.Key, inventory.Machine] = {}
+        for need in (needs.MACHINES, needs.CLUSTER_API_MACHINES):
+            known.of(need).subscribe(functools.partial(self._changed, need.kind.group))
+
+    def _changed(self, group: str, old: machine_inventory.View | None, new: machine_inventory.View | None) -> None:
+        if new is not None:
+            machine = inventory.read({"apiVersion": f"{group}/", **msgspec.to_builtins(new)})
+            self.all[machine.key] = machine
+        elif old is not None:
+            self.all.pop((group, old.metadata.namespace, old.metadata.name), None)
 
 
 def _rows(known: known_module.Known) -> list[machines.Row]:
     table = known.fleet.table
+    facts = known.following(_FACTS, lambda _informers, _changed: _Facts(known))
 
     def make() -> list[machines.Row]:
         nodes = None if known.trouble(needs.NODES) is not None else _is_registered
-        return machines.all_rows(known.machines, nodes, _waiting, known.now())
+        return machines.all_rows(facts.all.values(), nodes, _waiting, known.now())
 
     def _is_registered(name: str) -> bool:
         record = table.get(name)
@@ -62,12 +91,12 @@ def _pools(known: known_module.Known) -> rollout_progress.Fleet:
     # 1. only where there are pools
     if not len(known.of(needs.POOLS)):
         return rollout_progress.Fleet()
-    fleet = known.following(_FLEET, machine_rollout.Fleet)
+    fleet = known.following(needs.POOLS.name, machine_rollout.Fleet)
 
     def make() -> rollout_progress.Fleet:
         return rollout_progress.as_rendered(tuple(fleet.pools.values()), tuple(fleet.nodes.values()), fleet.renderings)
 
-    return known.once(_FLEET, _NEEDS, make, seconds=5.0, at_most=5.0)
+    return known.once("pools", _NEEDS, make, seconds=5.0, at_most=5.0)
 
 
 def _badge(known: known_module.Known) -> page.Badge | None:
@@ -81,8 +110,11 @@ async def show_one(known: known_module.Known, question: questions.Question) -> d
     namespace, _, name = question.of.partition("/")
     row = next((each for each in _rows(known) if each.key == question.of), None)
     if row is None:
-        raise errors.Refused(
-            f'there is no Machine "{question.of}"', reason="NotFound", hint="the page of machines has those that there are: /machines"
+        raise doors.NotOurs(
+            404,
+            f'there is no Machine "{question.of}"',
+            reason="NotFound",
+            hint="the page of machines has those that there are: /machines",
         )
     stages: tuple[explanation.Stage, ...] = ()
     unread: list[str] = []

@@ -6,9 +6,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Final
 
-from handfast import errors
+from handfast.console import doors, needs, page
 from handfast.console import known as known_module
-from handfast.console import needs, page
 from handfast.console.pages import certificates
 from handfast.rules import user_names
 from handfast.rules.console import nodes, questions, timeline
@@ -53,8 +52,11 @@ async def show_one(known: known_module.Known, question: questions.Question) -> d
     record = fleet.table.get(name)
     lines = fleet.ledger.with_word(f"CN={user_names.NODE_PREFIX}{name}", _MOST)
     if record is None and not lines:
-        raise errors.Refused(
-            f'nothing is known of a node "{name}"', reason="NotFound", hint="the page of nodes has those that there are: /nodes"
+        raise doors.NotOurs(
+            404,
+            f'nothing is known of a node "{name}"',
+            reason="NotFound",
+            hint="the page of nodes has those that there are: /nodes",
         )
     span = question.more.get(nodes.SPAN, "")
     issued = [line.entry for line in lines if line.entry is not None]

@@ -7,9 +7,18 @@ from typing import Any, Final
 
 from handfast.console import needs
 from handfast.console import page as page_module
-from handfast.console.pages import overview
+from handfast.console.pages import ledger, machines, nodes, overview
 
-PAGES: Final[tuple[page_module.Page, ...]] = (overview.PAGE,)
+PAGES: Final[tuple[page_module.Page, ...]] = (
+    overview.PAGE,
+    nodes.PAGE,
+    nodes.ONE,
+    machines.PAGE,
+    machines.ONE,
+    ledger.PAGE,
+    ledger.ONE,
+    ledger.RULE,
+)
 
 # What all of them follow.
 NEEDS: Final[tuple[needs.Need[Any], ...]] = tuple({need.name: need for page in PAGES for need in page.needs}.values())
