@@ -75,7 +75,8 @@ def node_document(node: str, number: int = 0) -> objects.Document:
     return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": node, "labels": labels}}
 
 
-async def _seed(client: api.Client, now: datetime.datetime) -> None:
+async def write(client: api.Client, now: datetime.datetime) -> None:
+    """The fleet, over the API."""
     ledger = ledger_writer.Ledger(client, clocks.SystemClock())
     for number, (name, (age, registered, seen)) in enumerate(FLEET.items()):
         await ledger.append(entry(name, now - age * HOUR))
@@ -102,4 +103,4 @@ def run(kubeconfig: pathlib.Path, work: Any) -> Any:
 
 def seed(kubeconfig: pathlib.Path) -> None:
     """The fleet, once for a control plane."""
-    run(kubeconfig, lambda client: _seed(client, clocks.SystemClock().now()))
+    run(kubeconfig, lambda client: write(client, clocks.SystemClock().now()))

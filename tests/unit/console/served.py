@@ -14,7 +14,7 @@ from typing import Any
 import aiohttp
 
 from handfast.assembly import console as assembly
-from handfast.client import api, connection
+from handfast.client import api, connection, transport
 from handfast.console import opening
 from handfast.rules.diagnoses import facts
 from handfast.runtime import addresses
@@ -101,6 +101,25 @@ async def well(_client: api.Client, _used: connection.Connection) -> facts.Facts
     return known_facts.good()
 
 
+def kubeconfig_of(world: worlds.World, kubeconfig: pathlib.Path | None = None) -> pathlib.Path:
+    """A kubeconfig that reaches this world."""
+    # The file names the port that the world was prepared for, which is not the one that it got.
+    text = (kubeconfig or world.place.admin_kubeconfig).read_text()
+    path = world.place.root.parent / "console.conf"
+    path.write_text(re.sub(r"https://127\.0\.0\.1:\d+", world.base, text))
+    return path
+
+
+@contextlib.asynccontextmanager
+async def client(world: worlds.World) -> AsyncIterator[api.Client]:
+    """The administrator's own, beside the console's."""
+    link = transport.Transport(connection.load(str(kubeconfig_of(world))), clock=clocks.SystemClock())
+    try:
+        yield api.Client(link)
+    finally:
+        await link.close()
+
+
 @contextlib.asynccontextmanager
 async def console(
     world: worlds.World,
@@ -110,10 +129,7 @@ async def console(
     kubeconfig: pathlib.Path | None = None,
 ) -> AsyncIterator[Browser]:
     """A console of this world, with a browser that has opened it."""
-    # The file names the port that the world was prepared for, which is not the one that it got.
-    text = (kubeconfig or world.place.admin_kubeconfig).read_text()
-    path = world.place.root.parent / "console.conf"
-    path.write_text(re.sub(r"https://127\.0\.0\.1:\d+", world.base, text))
+    path = kubeconfig_of(world, kubeconfig)
     with socket.create_server(("127.0.0.1", 0)) as sock:
         options = assembly.Options(
             kubeconfigs=(str(path),),

@@ -19,8 +19,6 @@ function draw(axis) {
   plane.style.setProperty("--zoom", zoom);
   plane.style.setProperty("--left", `${-left * zoom}px`);
   const svg = axis.querySelector("svg");
-  if (zoom === 1 && left === 0 && !axis.dataset.moved) return;
-  axis.dataset.moved = "1";
   const span = +axis.dataset.span, start = Date.parse(axis.dataset.now) / 1000 - span;
   const at = (x) => start + (2 * span * x) / WIDTH;
   const from = at(left), to = at(left + WIDTH / zoom);
@@ -109,5 +107,7 @@ document.addEventListener("pointermove", (event) => {
 });
 for (const name of ["pointerup", "pointercancel"]) document.addEventListener(name, (event) => fingers.delete(event.pointerId));
 
-// A part that was sent anew has the axis as the server draws it.
+// A part that was sent anew has the axis as the server draws it, which does not know how wide it is.
 document.addEventListener("replaced", all);
+addEventListener("resize", all);
+all();

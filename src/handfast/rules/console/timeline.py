@@ -41,7 +41,7 @@ _STEPS: Final = (
     *(each * _HOUR for each in (1, 3, 6, 12)),
     *(each * _DAY for each in (1, 2, 7, 14, 30, 90, 180, 366, 732)),
 )
-_MOST_MARKS: Final = 9
+_MOST_MARKS: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
