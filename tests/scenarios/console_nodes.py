@@ -10,6 +10,7 @@ import asyncio
 import datetime
 import hashlib
 import pathlib
+from concurrent import futures
 from typing import Any
 
 from handfast.api import handfast_kinds, objects, resources, signer_names
@@ -98,7 +99,9 @@ def run(kubeconfig: pathlib.Path, work: Any) -> Any:
         finally:
             await link.close()
 
-    return asyncio.run(inside())
+    # In a thread: playwright has a loop in this one.
+    with futures.ThreadPoolExecutor(1) as pool:
+        return pool.submit(lambda: asyncio.run(inside())).result(60)
 
 
 def seed(kubeconfig: pathlib.Path) -> None:
