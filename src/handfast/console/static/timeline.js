@@ -22,13 +22,13 @@ function draw(axis) {
   const span = +axis.dataset.span, start = Date.parse(axis.dataset.now) / 1000 - span;
   const at = (x) => start + (2 * span * x) / WIDTH;
   const from = at(left), to = at(left + WIDTH / zoom);
-  const room = Math.max(2, Math.floor(axis.clientWidth / 70));
+  const room = Math.max(2, Math.floor(axis.clientWidth / 56));
   const step = STEPS.find((each) => (to - from) / each <= room) || STEPS[STEPS.length - 1];
   const midnight = Math.floor(from / DAY) * DAY;
   const texts = [];
   for (let moment = midnight + Math.ceil((from - midnight) / step) * step; moment <= to; moment += step) {
     const part = (100 * (moment - from)) / (to - from);
-    if (part < 3 || part > 97) continue;
+    if (Math.min(part, 100 - part) * axis.clientWidth < 2200) continue;
     const text = document.createElementNS("http://www.w3.org/2000/svg", "text");
     text.setAttribute("x", `${part.toFixed(1)}%`);
     text.setAttribute("y", "13");
