@@ -73,6 +73,12 @@ class Etcd:
             elif number is signal.SIGSTOP:
                 _until_stopped(self._process.pid)
 
+    def freeze(self) -> None:
+        self.kill(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        self.kill(signal.SIGCONT)
+
     def place(self, prefix: str = "") -> places.Place:
         return places.Place((self.address,), prefix or f"test/{next(_numbers)}")
 
