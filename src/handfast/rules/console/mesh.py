@@ -19,7 +19,16 @@ from typing import Final
 
 from handfast.api import jsonpath, objects
 from handfast.rules.ledger import entries
-from handfast.rules.mesh import believers, edges, holders, names, observed, policy_documents
+from handfast.rules.mesh import (
+    believers,
+    edges,
+    holders,
+    injection,
+    names,
+    observed,
+    policy_documents,
+    proxy_environment,
+)
 
 # 3. Agents and proxies renew after 70 to 90 % of a life at most.
 _LATE: Final = 0.9
@@ -85,6 +94,35 @@ class Facts:
     ledger: Sequence[entries.Entry] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pod:
+    """A Pod, as far as it is followed; `anchors` is the digest of the trust anchors that it was injected with."""
+
+    namespace: str
+    name: str
+    uid: str
+    account: str = ""
+    phase: str = ""
+    control_plane: str = ""
+    anchors: str = ""
+
+
+def document(pod: Pod, variables: Mapping[str, str]) -> objects.Document:
+    """As rules read it; `variables` has the anchors of each digest that is known (`mesh_trust.variables`)."""
+    env = [{"name": proxy_environment.ANCHORS, "value": variables.get(pod.anchors, "")}] if pod.anchors else []
+    return {
+        "metadata": {
+            "namespace": pod.namespace,
+            "name": pod.name,
+            "uid": pod.uid,
+            "labels": {injection.CONTROL_PLANE: pod.control_plane},
+            "annotations": {injection.ANCHORS: pod.anchors},
+        },
+        "spec": {"serviceAccountName": pod.account, "containers": [{"env": env}]},
+        "status": {"phase": pod.phase},
+    }
+
+
 def known(facts: Facts) -> believers.Known:
     """Who believes whom (1)."""
     return believers.read(
@@ -143,7 +181,8 @@ def _workload(
         ends = entry.not_after
     issued = entry.issued_at if entry is not None and entry.not_after == ends else None
     heard = _instant(jsonpath.text(report, "status", "lastReport"))
-    state, why = _state(facts, believer, (issued, ends), heard, roots)
+    digest = jsonpath.text(pod, "metadata", "annotations", injection.ANCHORS)
+    state, why = _state(facts, believer, (issued, ends), heard, (roots, digest))
     return Workload(
         namespace=namespace,
         pod=name,
@@ -164,7 +203,7 @@ def _state(
     believer: believers.Believer,
     life: tuple[datetime.datetime | None, datetime.datetime | None],
     heard: datetime.datetime | None,
-    roots: frozenset[str],
+    anchors: tuple[frozenset[str], str],
 ) -> tuple[str, str]:
     """The state, and why (3)."""
     issued, ends = life
@@ -175,15 +214,25 @@ def _state(
         )
     if ends is not None and ends - facts.now < (1 - _LATE) * (ends - issued if issued else facts.lifetime):
         return "late", "its certificate should have been renewed by now. See the log of its proxy"
-    if roots and not roots <= believer.roots and believer.kind is not believers.Kind.UNKNOWN:
-        how = "its agent has not acknowledged" if believer.kind is believers.Kind.AGENT else "its variables lack"
-        change = "" if believer.kind is believers.Kind.AGENT else ": start it again"
-        return "old roots", f"{how} {len(roots - believer.roots)} of {len(roots)} trust anchors{change}"
+    if said := _lacks(believer, *anchors):
+        return "old roots", said
     if heard is not None and facts.now - heard > _SILENT:
         return "silent", "its agent was not heard of for a quarter of an hour"
     if ends is None:
         return "unknown", "no certificate of it is in the ledger, and no agent reports one"
     return GOOD, ""
+
+
+def _lacks(believer: believers.Believer, roots: frozenset[str], digest: str) -> str:
+    """Why it does not believe every root; empty where it does, or nobody knows."""
+    lacking = len(roots - believer.roots)
+    if not lacking:
+        return ""
+    if believer.kind is believers.Kind.AGENT:
+        return f"its agent has not acknowledged {lacking} of {len(roots)} trust anchors"
+    if believer.kind is believers.Kind.STOCK:
+        return f"its variables lack {lacking} of {len(roots)} trust anchors: start it again"
+    return "it was injected with other trust anchors than those of today: start it again" if digest else ""
 
 
 def _identity(mesh: names.Mesh, namespace: str, account: str) -> str:

@@ -12,7 +12,9 @@ The console never holds a private key: everything here is read off certificates.
 
 from __future__ import annotations
 
+import base64
 import datetime
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -125,6 +127,24 @@ def trust(stored: Stored, known: believers.Known, now: datetime.datetime) -> Tru
         rotation=None if record is None else _rotation(record, known, now),
         problems=tuple(problems),
     )
+
+
+def variables(stored: Stored) -> dict[str, str]:
+    """What Pods have in their variables, by the digest that the injector writes beside it: the anchors of today, and those of before a rotation's last step.
+
+    So the variables themselves, among which are those of applications, need not be read. Of other digests nobody knows the anchors.
+    """
+    today = _anchors(stored.anchors, [])
+    record, _ = _record(stored.record, [])
+    sides = () if record is None else (record.old, record.new)
+    gone: list[set[str]] = [
+        set(),
+        *({root.fingerprint for root in anchor_rotation.roots_of(side).anchors} for side in sides),
+    ]
+    pems = [
+        pem.certificates_to_pem([each.der for each in today if each.fingerprint not in without]) for without in gone
+    ]
+    return {hashlib.sha256(each).hexdigest(): base64.b64encode(each).decode() for each in pems if each}
 
 
 def _anchors(data: bytes | None, problems: list[str]) -> Sequence[certificates.Certificate]:

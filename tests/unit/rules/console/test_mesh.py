@@ -4,14 +4,16 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from typing import Any
 
 import pytest
 
-from handfast.rules.console import mesh
+from handfast.rules.console import mesh, mesh_trust
 from handfast.rules.mesh import names
 from tests.unit.rules.console.mesh_cases import edge, facts, identity, meshed, report
-from tests.unit.rules.mesh.rotation_cases import HOUR, NEW_ROOT, NOW, OLD_ROOT, entry
+from tests.unit.rules.console.test_mesh_trust import keyless
+from tests.unit.rules.mesh.rotation_cases import BOTH, HOUR, NEW, NEW_ROOT, NOW, OLD, OLD_ROOT, Step, after, entry
 
 MINUTE = HOUR / 60
 ROOTS = frozenset({OLD_ROOT})
@@ -82,6 +84,38 @@ def test_of_whom_nobody_knows_what_it_believes_nothing_is_said_about_roots():
     bare["spec"]["initContainers"] = []
     row = only(facts([bare], [], ledger=[entry("web-1", lives=20 * HOUR)]))
     assert (row.proxy, row.state) == ("unknown", "good")
+
+
+def test_a_pod_is_read_by_the_digest_of_its_anchors_instead_of_its_variables():
+    stored = mesh_trust.Stored(anchors=BOTH.to_pem(), record=keyless(after(Step.ADD)))
+    variables = mesh_trust.variables(stored)
+    digests = {hashlib.sha256(side).hexdigest() for side in (BOTH.to_pem(), OLD.anchors, NEW.anchors)}
+    assert set(variables) == digests
+    pods = [
+        mesh.Pod(namespace="shop", name=name, uid=f"u-{name}", account="web", phase="Running", anchors=digest)
+        for name, digest in (
+            ("both", hashlib.sha256(BOTH.to_pem()).hexdigest()),
+            ("old", hashlib.sha256(OLD.anchors).hexdigest()),
+            ("other", "0" * 64),
+            ("plain", ""),
+        )
+    ]
+    ledger = [entry(pod.name, lives=20 * HOUR) for pod in pods[:3]]
+    known = facts([mesh.document(pod, variables) for pod in pods], [], ledger=ledger)
+    seen = {row.pod: (row.proxy, row.state, row.why) for row in rows(known, frozenset({OLD_ROOT, NEW_ROOT}))}
+    assert seen == {
+        "both": ("stock", "good", ""),
+        "old": ("stock", "old roots", "its variables lack 1 of 2 trust anchors: start it again"),
+        "other": (
+            "unknown",
+            "old roots",
+            "it was injected with other trust anchors than those of today: start it again",
+        ),
+    }
+
+
+def test_without_anchors_there_are_no_variables():
+    assert mesh_trust.variables(mesh_trust.Stored()) == {}
 
 
 def test_the_most_urgent_comes_first_then_the_nearest_end():
