@@ -64,10 +64,11 @@ class Hook:
 
 @dataclass(frozen=True, slots=True)
 class Requests:
-    """Certificate requests, and why those that are not settled stand where they stand, by their names."""
+    """Certificate requests, and why those that are not settled stand where they stand, by their names. `notes` are what could not be asked for that, in sentences."""
 
     documents: Sequence[objects.Document] = ()
     explanations: Mapping[str, request_explanation.Explanation] = field(default_factory=dict)
+    notes: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Those who come and stay: requests, nodes, what all of them may, machines."""
 
+import dataclasses
 import datetime
 
 import pytest
@@ -55,11 +56,20 @@ def test_a_request_that_waits_warns_and_one_that_nobody_acts_on_fails(read, want
     assert verdict(members.requests, requests=read) == wanted
 
 
+def test_what_could_not_be_asked_about_requests_is_told():
+    read = dataclasses.replace(waiting("Pending", passed=False), notes=("Machines may not be read",))
+    assert members.requests(known.good(requests=read)).sentence.endswith(
+        "not everything could be asked: Machines may not be read"
+    )
+
+
 @pytest.mark.parametrize(
     ("changes", "wanted"),
     [
         ({}, ("ok", "")),
         ({"nodes": test_overview.read()}, ("ok", "")),
+        ({"nodes": known.nodes(issued=None)}, ("unknown", "Unknown")),
+        ({"nodes": test_overview.read(issued=None)}, ("ok", "")),
         ({"nodes": test_overview.read(), "hidden": ["no"]}, ("unknown", "Unknown")),
         ({"hidden": ["the ledger could not be read"]}, ("unknown", "Unknown")),
         ({"nodes": known.nodes(issued=[test_overview.entry(age=25)])}, ("failed", "CertificateExpired")),
