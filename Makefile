@@ -151,7 +151,7 @@ COMPILE = $(BIN)/pip-compile -q --generate-hashes --strip-extras --no-emit-index
 lock: $(STAMP) ## Make the lock files anew from pyproject.toml
 	$(COMPILE) -o requirements.lock pyproject.toml
 	$(COMPILE) --build-deps-for editable --only-build-deps -o requirements-build.lock pyproject.toml
-	$(COMPILE) --extra dev --extra mesh --extra proxy --extra cel -c requirements.lock -c requirements-build.lock -o requirements-dev.lock pyproject.toml
+	$(COMPILE) --extra dev --extra mesh --extra proxy --extra cel --extra console -c requirements.lock -c requirements-build.lock -o requirements-dev.lock pyproject.toml
 
 clean: ## Remove the virtual environment and caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

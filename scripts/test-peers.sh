@@ -40,6 +40,7 @@ PATH="$PATH:/usr/sbin" command -v ip >/dev/null 2>&1 || missing+=(iproute2)
 PATH="$PATH:/usr/sbin" command -v mkfs.ext4 >/dev/null 2>&1 || missing+=(e2fsprogs)
 command -v systemd-analyze >/dev/null 2>&1 || missing+=(systemd)
 command -v npm >/dev/null 2>&1 || missing+=(npm nodejs)
+command -v chromium >/dev/null 2>&1 || missing+=(chromium)
 if [ ${#missing[@]} -eq 0 ]; then
   require_recorded_kubectl
   install_node_client

@@ -8,9 +8,10 @@ import shutil
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
+from playwright import sync_api as playwright
 
 from tests.page_facts import ROOT
-from tests.scenarios import page_reader, refusals, up_world
+from tests.scenarios import console_world, page_reader, refusals, up_world
 from tests.scenarios.on_etcd import (
     pytest_collection_modifyitems,
     pytest_ignore_collect,
@@ -33,6 +34,29 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[up_world.Up]:
     """A control plane that runs, one for each file of tests."""
     with up_world.Up(tmp_path_factory.mktemp("plane") / "data") as made:
         yield made.ready()
+
+
+@pytest.fixture(scope="session")
+def console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[console_world.Console]:
+    """A control plane with its console, one for each process of tests."""
+    place = tmp_path_factory.mktemp("console") / "data"
+    with up_world.Up(place) as plane, console_world.Console(plane.ready()) as made:
+        yield made.ready()
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[playwright.Browser]:
+    """A browser, one for each file of tests."""
+    with console_world.browser() as made:
+        yield made
+
+
+@pytest.fixture
+def looker(chromium: playwright.Browser, console: console_world.Console) -> Iterator[console_world.Looker]:
+    """Somebody in front of the console."""
+    made = console_world.Looker(chromium, console)
+    yield made
+    made.close()
 
 
 @pytest.fixture

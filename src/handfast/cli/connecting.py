@@ -115,7 +115,7 @@ def _not_believed(path: pathlib.Path, why: str) -> errors.Refused:
 def chosen_file(ctx: click.Context, kubeconfig: str | None, directory: str) -> pathlib.Path:
     """The same, for a command that is about one file."""
     path = chosen(ctx, kubeconfig, directory)
-    if kubeconfig is None and len(_several(path)) > 1:
+    if kubeconfig is None and len(several(path)) > 1:
         raise errors.Refused(
             f"${_VARIABLE} names several files: {path}",
             reason="BadKubeconfig",
@@ -124,7 +124,7 @@ def chosen_file(ctx: click.Context, kubeconfig: str | None, directory: str) -> p
     return pathlib.Path(path)
 
 
-def _several(kubeconfig: str) -> list[str]:
+def several(kubeconfig: str) -> list[str]:
     """The files that $KUBECONFIG names; one that has the separator in its name is one file."""
     if pathlib.Path(kubeconfig).exists():
         return [kubeconfig]
@@ -190,8 +190,8 @@ async def connected(kubeconfig: str) -> AsyncIterator[Reached]:
     # What goes wrong becomes an error. The client's own warnings would say it twice.
     log.configure(level="error")
     with files.otherwise("name another file with --kubeconfig"):
-        several = _several(kubeconfig)
-        found = connection.load_merged(several) if len(several) > 1 else connection.load(kubeconfig)
+        found_paths = several(kubeconfig)
+        found = connection.load_merged(found_paths) if len(found_paths) > 1 else connection.load(kubeconfig)
     opened = transport.Transport(found, clock=clock.SystemClock(), explain=_Explain(kubeconfig))
     try:
         yield Reached(api.Client(opened), found)

@@ -19,6 +19,7 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     "up": ("handfast up", "handfast up --dir ./other --listen 0.0.0.0:6443 --advertise 192.0.2.10:6443"),
     "init": ("handfast init --dir /var/lib/handfast", "handfast init --ca-cert ca.crt --ca-key ca.key"),
     "status": ("handfast status", "handfast status --kubeconfig admin.conf -o json"),
+    "console": ("handfast console", "handfast console --listen 127.0.0.1:0 --kubeconfig admin.conf"),
     "check": ("handfast check", "handfast check --node worker-1", "handfast check -o junit --fail-on-warning"),
     "serve": ("handfast serve apiserver --dir /var/lib/handfast",),
     "serve apiserver": ("handfast serve apiserver --dir /var/lib/handfast --listen 0.0.0.0:6443",),

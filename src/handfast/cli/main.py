@@ -32,6 +32,7 @@ COMMANDS: Final = {
     "ledger": ("handfast.cli.ledger", "List, show and verify the certificates that were issued."),
     "status": ("handfast.cli.status", "Show the whole control plane in ten lines."),
     "check": ("handfast.cli.check", "Say what is wrong with a control plane, and what to do."),
+    "console": ("handfast.cli.console", "Show the control plane in a browser."),
     "csr": ("handfast.cli.csr", "List, approve, deny and explain certificate requests."),
     "join": ("handfast.cli.join", "Make this machine a node of a cluster."),
     "kubeconfig": ("handfast.cli.kubeconfig", "Update or show the cluster in a kubeconfig."),

@@ -145,6 +145,11 @@ class Following:
         return self._reflector.refusal
 
     @property
+    def trouble(self) -> watch.Trouble | None:
+        """What is in its way now, since when; None while it lists or watches."""
+        return self._reflector.trouble
+
+    @property
     def resource(self) -> api.Addressable:
         """As it is followed now: of several versions, the one that the server prefers."""
         return self._reflector.resource

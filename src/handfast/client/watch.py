@@ -25,6 +25,7 @@ suspension or a log line per event.
 
 from __future__ import annotations
 
+import datetime
 import random as randomness
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -93,6 +94,16 @@ class Source(Generic[V]):
     versions: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """Why a resource cannot be followed at the moment: the words, their reason, the code of an answer (0: there was none), and since when."""
+
+    message: str
+    reason: str
+    code: int
+    since: datetime.datetime
+
+
 class _Event(msgspec.Struct, Generic[V], gc=False):
     type: str
     object: V
@@ -121,6 +132,8 @@ class Reflector(Generic[V]):
     ) -> None:
         # 8. Why the server forbids it now; empty while it does not.
         self.refusal = ""
+        # 3. what is in its way now, and since when; None while it lists or watches.
+        self.trouble: Trouble | None = None
         self._refused = refused
         self._client = client
         self._source = source
@@ -148,6 +161,7 @@ class Reflector(Generic[V]):
                 wait = 0.0 if self._healthy else next(self._backoff)
             except (errors.Refused, errors.Unavailable) as error:
                 wait = self._after(await self._told_apart(error))
+                self._meet(error)
             if wait:
                 await self._clock.sleep(wait)
 
@@ -190,6 +204,14 @@ class Reflector(Generic[V]):
             wait=round(wait, 3),
         )
         return wait
+
+    def _meet(self, error: errors.HandfastError) -> None:
+        """Remember what is in the way (3). A 410 is none: the list that follows is."""
+        code = error.code if isinstance(error, status.StatusError) else 0
+        if code == 410 or self._logged_without:
+            return
+        since = self._clock.now() if self.trouble is None else self.trouble.since
+        self.trouble = Trouble(error.message, error.reason, code, since)
 
     def _note(self, refusal: str) -> None:
         """Remember what the server says of the right to follow this; empty: it lets us (8)."""
@@ -249,6 +271,7 @@ class Reflector(Generic[V]):
             at, params=params, accept=accept, idle_seconds=life + _GRACE_SECONDS
         ) as body:
             self._note("")
+            self.trouble = None
             opened = self._clock.monotonic()
             try:
                 await self._read(body)

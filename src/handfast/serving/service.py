@@ -10,7 +10,8 @@
 
 Everything between the socket and the handler is inside: who may connect and whose turn it is (`gate`), handshakes with a
 deadline, a pair that is renewed without a restart (`server_tls`), heads with a size and a deadline, clients that do not read
-(`connection`, `unread`), balancers (`runtime.proxied`), a stop that lets requests in flight end.
+(`connection`, `unread`), balancers (`runtime.proxied`), a stop that lets requests in flight end. An answer that goes on, event by event, is an
+`event_stream`.
 
 A handler that raises a refusal is answered with its code and text (`api.status`), one that raises anything else with 500,
 and the log is told. Whom to believe is the handler's to say: a chain in its
@@ -42,7 +43,7 @@ from handfast.telemetry import proxy_refusals
 GRACE = 3.0
 _log = structlog.get_logger("handfast.serving")
 Request = web.BaseRequest
-Handler = Callable[[Request], Awaitable[answers.Answer]]
+Handler = Callable[[Request], Awaitable[answers.Response]]
 
 
 def peer_of(http: Request) -> peer_module.Peer:
@@ -92,7 +93,7 @@ class Service:
         if self.listener is not None:
             await self.listener.stop(grace)
 
-    async def _answer(self, http: Request) -> answers.Answer:
+    async def _answer(self, http: Request) -> answers.Response:
         try:
             return await self._handler(http)
         except ConnectionError:

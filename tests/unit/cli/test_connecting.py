@@ -120,7 +120,7 @@ class TestOrder:
     )
     def test_several_files(self, tmp_path, value, files):
         (tmp_path / "c:d").touch()
-        assert connecting._several(value) == files
+        assert connecting.several(value) == files
 
 
 @pytest.mark.parametrize("before", [None, "/roots"])

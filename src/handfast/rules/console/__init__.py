@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the console says and where things lie in it, from facts that were looked up.
+"""The console: what its pages say, and in which order, from what is known. It draws nothing and looks nothing up.
 
-Holds: The sentences, rows, axes and pictures of each page.
-Imports: api, errors, pki, rules, rules.ledger, rules.mesh.
-Never: It draws nothing and looks nothing up: the room `console` does.
-Start: `mesh.py`.
+Holds: The sentences of the overview, what expires when, rows by filter, sort and range, how instants and strangers' names are written, and the codes that open it.
+Imports: api, errors, pki, rules, rules.diagnoses, rules.ledger, rules.mesh.
+Never: It knows no HTML, no browser and no session: the room `console` does.
+Start: `overview.py`, then `questions.py` and `rows.py`.
 """

@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`handfast console`: pages for a browser, in the foreground. What they show is in `console`, as whom in the kubeconfig.
+
+1. An address that opens it is printed: it works once, within a minute. It is printed, not given to a program: others on this machine can read arguments.
+2. Enter prints another one, where a person is at the terminal.
+3. Without the extra `console` it is refused with the command that installs it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import pathlib
+import sys
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from handfast import errors
+from handfast.cli import connecting, mesh_options, output, roles
+from handfast.runtime import addresses
+
+if TYPE_CHECKING:
+    from handfast.assembly import console
+    from handfast.client import api, connection
+    from handfast.console import opening
+    from handfast.rules.diagnoses import facts
+
+DEFAULT: Final = "127.0.0.1:8765"
+_LIBRARIES: Final = {"jinja2": "Jinja2", "segno": "segno"}
+INSTALL: Final = "pip install 'handfast[console]'"
+_AGAIN: Final = "press Enter in the terminal where `handfast console` runs"
+
+
+@click.command(name="console", short_help="Show the control plane in a browser.")
+@click.option(
+    "--listen",
+    default=DEFAULT,
+    show_default=True,
+    metavar="HOST:PORT",
+    help="Where it listens; port 0 picks a free one.",
+)
+@click.option(
+    "--tls-cert-file", type=click.Path(), help="Serve HTTPS with this certificate, and what follows it in the file."
+)
+@click.option("--tls-private-key-file", type=click.Path(), help="The private key of --tls-cert-file.")
+@click.option(
+    "--networks",
+    metavar="NETWORKS",
+    default=None,
+    help="Who may connect where it listens on more than loopback: private, or networks such as 10.0.0.0/8,fd00::/8.",
+)
+@mesh_options.control_plane_option
+@connecting.options
+@output.format_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    listen: str,
+    tls_cert_file: str | None,
+    tls_private_key_file: str | None,
+    networks: str | None,
+    namespace: str,
+    kubeconfig: str | None,
+    directory: str,
+    form: str,
+) -> None:
+    """Show the control plane in a browser: what needs somebody, requests, tokens, nodes, machines, the mesh, the ledger, checks and the store.
+
+    It is a client of the API with your own credentials: you see what you may read, and what you do is done as you. It keeps nothing. The address that it prints
+    opens it in one browser, once, within a minute. Ctrl-C stops it.
+
+    It listens on loopback. From another machine, reach it through `ssh -L 8765:127.0.0.1:8765`; or have it listen elsewhere, with TLS of its own and networks that you
+    name.
+    """
+    require_extra()
+    from handfast.assembly import console as assembly
+    from handfast.console import opening
+    from handfast.rules import networks as network_rules
+
+    options = assembly.Options(
+        kubeconfigs=connecting.several(connecting.chosen(ctx, kubeconfig, directory)),
+        listen=_address(listen),
+        key=opening.new_key(),
+        reopen=_AGAIN,
+        pair=roles.tls_files(tls_cert_file, tls_private_key_file),
+        networks=None if networks is None else network_rules.Networks.parse(networks),
+    )
+    assembly.require_safe(options)
+    _serve(options, _looker(pathlib.Path(directory), options.kubeconfigs[0], namespace), form)
+
+
+def require_extra() -> None:
+    """Return if pages can be made here, else refuse (3)."""
+    import importlib.util
+
+    missing = [package for module, package in _LIBRARIES.items() if importlib.util.find_spec(module) is None]
+    if missing:
+        raise errors.Refused(
+            f"the console needs {' and '.join(missing)}, which Handfast alone does not bring",
+            reason="ConsoleExtraMissing",
+            hint=f"install it with `{INSTALL}`; in a checkout of the source, `pip install -e '.[console]'`",
+        )
+
+
+def _address(text: str) -> addresses.Address:
+    try:
+        return addresses.parse(text)
+    except ValueError as error:
+        raise output.Usage(f'--listen: "{text[:80]}" {error}', hint=f"give HOST:PORT, as in {DEFAULT}") from None
+
+
+def _looker(directory: pathlib.Path, kubeconfig: str, namespace: str) -> console.Look:
+    """Looks up what `handfast check` would."""
+
+    async def look(client: api.Client, used: connection.Connection) -> facts.Facts:
+        from handfast.check import look as looking
+        from handfast.runtime import clock
+
+        target = looking.Target(
+            client=client, used=used, kubeconfig=kubeconfig, directory=directory, mesh_namespace=namespace
+        )
+        return await looking.look(target, clock.SystemClock(), lambda _done, _of, _names: None)
+
+    return look
+
+
+def _serve(options: console.Options, look: console.Look, form: str) -> None:
+    import asyncio
+    import dataclasses
+
+    from handfast.assembly import console as assembly
+    from handfast.cli import foreground
+    from handfast.runtime import clock
+
+    async def work() -> None:
+        with addresses.listen(options.listen, assembly.FLAG) as sock:
+            here = dataclasses.replace(options, listen=addresses.bound(sock, options.listen))
+            async with assembly.served(here, sock, look, clock.SystemClock()) as codes:
+                _tell(here.base, codes, form)
+                with _on_enter(lambda: _tell_again(here.base, codes)):
+                    await asyncio.Event().wait()
+
+    foreground.run(work(), "warning")
+
+
+def _tell(base: str, codes: opening.Opening, form: str) -> None:
+    from handfast.console import opening
+
+    # 1. printed, and nothing else
+    address = opening.address(base, codes.code())
+    if form != "text":
+        output.result(output.document({"console": base, "opens": address, "seconds": 60}, form))
+    else:
+        output.result(f"The console is at {base}. This address opens it, once, within a minute:\n\n  {address}\n")
+        if sys.stdin.isatty():
+            output.note("Enter prints another address; Ctrl-C stops the console")
+    sys.stdout.flush()
+
+
+def _tell_again(base: str, codes: opening.Opening) -> None:
+    from handfast.console import opening
+
+    output.result(f"  {opening.address(base, codes.code())}\n")
+    sys.stdout.flush()
+
+
+@contextlib.contextmanager
+def _on_enter(tell: Callable[[], None]) -> Iterator[None]:
+    """While the block runs, a line at the terminal asks for another address (2)."""
+    import asyncio
+
+    if not sys.stdin.isatty():
+        yield
+        return
+    loop = asyncio.get_running_loop()
+
+    def read() -> None:
+        if sys.stdin.readline():
+            tell()
+        else:
+            loop.remove_reader(sys.stdin.fileno())
+
+    loop.add_reader(sys.stdin.fileno(), read)
+    try:
+        yield
+    finally:
+        loop.remove_reader(sys.stdin.fileno())

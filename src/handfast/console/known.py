@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the console knows: informers of everything that pages need, what is in their way, and what was made from them. It judges nothing.
+
+1. One informer for each need, however many pages name it. They begin when the console does, so that a page need not wait for a list.
+2. What is in the way of one is a `Trouble` of four kinds: forbidden, unreachable, overloaded, or still being read. What was known stays, with its age.
+3. What is expensive to make from informers is made once for all who ask (`once`): again when one of them has changed, but not more often than told.
+4. Who follows changes is told of each, by the name of the need. That is cheap: thousands come in a second.
+"""
+
+from __future__ import annotations
+
+import datetime
+import enum
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from handfast.client import api, cache, connection, partial
+from handfast.console import looking as looking_module
+from handfast.console import needs as needs_module
+from handfast.rules.console import access
+from handfast.runtime import clock as clocks
+from handfast.runtime import tasks
+
+T = TypeVar("T")
+V = TypeVar("V", bound=partial.Viewed)
+_OVERLOADED = frozenset({429, 500, 502, 503, 504})
+_UNKNOWN = frozenset({401})
+
+
+class Way(enum.StrEnum):
+    """What is in the way (2)."""
+
+    FORBIDDEN = "forbidden"
+    UNREACHABLE = "unreachable"
+    OVERLOADED = "overloaded"
+    STRANGER = "stranger"
+    READING = "reading"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trouble:
+    """Why something is not known, or not known as of now: what it is, the words of the server, since when, and what would help."""
+
+    way: Way
+    title: str
+    message: str
+    since: datetime.datetime | None = None
+    commands: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """Which cluster it is and who asks it."""
+
+    server: str
+    ca: str = ""
+    user: str = ""
+
+
+@dataclass(slots=True)
+class _Made:
+    version: tuple[int, ...]
+    at: float
+    value: Any
+
+
+class Known:
+    """All of it, for one cluster and one operator."""
+
+    def __init__(
+        self, client: api.Client, used: connection.Connection, looking: looking_module.Looking, clock: clocks.Clock
+    ) -> None:
+        self.client = client
+        self.used = used
+        self.looking = looking
+        self.cluster = Cluster(server=used.server)
+        self._clock = clock
+        self._informers = cache.Informers(client, clock)
+        self._sources: dict[str, tuple[needs_module.Need[Any], cache.Informer[Any], cache.Following]] = {}
+        self._versions: dict[str, int] = {}
+        self._made: dict[Hashable, _Made] = {}
+        self._listeners: list[Callable[[str], None]] = []
+        looking.on_change = self._looked
+
+    def now(self) -> datetime.datetime:
+        return self._clock.now()
+
+    def of(self, need: needs_module.Need[V]) -> cache.Informer[V]:
+        """The informer of a need (1)."""
+        if need.name not in self._sources:
+            informer: cache.Informer[V] = cache.Informer(need.source)
+            following = self._informers.follow(need.source, informer, informer.refused)
+            self._sources[need.name] = (need, informer, following)
+            self._versions[need.name] = 0
+            informer.subscribe(lambda _old, _new: self._changed(need.name))
+        found: cache.Informer[V] = self._sources[need.name][1]
+        return found
+
+    def start(self, group: tasks.Group, every_need: Sequence[needs_module.Need[Any]]) -> None:
+        """Follow what these name, from now on."""
+        for need in every_need:
+            self.of(need)
+        self._informers.start(group)
+
+    def skew(self) -> datetime.timedelta | None:
+        """By how much the server's clock is ahead of ours, by the last look; None: it is not known."""
+        facts = self.looking.facts
+        ahead = None if facts is None else facts.reach.ahead
+        return ahead if isinstance(ahead, datetime.timedelta) else None
+
+    # --- changes
+
+    def listen(self, listener: Callable[[str], None]) -> None:
+        """Call `listener` with the name of a need whenever something of it changes (4); `facts` are those of `handfast check`."""
+        self._listeners.append(listener)
+
+    def _changed(self, name: str) -> None:
+        self._versions[name] += 1
+        for listener in self._listeners:
+            listener(name)
+
+    def _looked(self) -> None:
+        for listener in self._listeners:
+            listener("facts")
+
+    def once(
+        self,
+        key: Hashable,
+        of: Sequence[needs_module.Need[Any]],
+        make: Callable[[], T],
+        *,
+        seconds: float = 1.0,
+        at_most: float = 30.0,
+    ) -> T:
+        """What `make` makes of these needs (3): kept until one of them changes, for `seconds` at least and `at_most` at longest."""
+        now = self._clock.monotonic()
+        version = (self.looking.count, *(self._versions.get(need.name, 0) for need in of))
+        kept = self._made.get(key)
+        if kept is None or now - kept.at > at_most or (kept.version != version and now - kept.at >= seconds):
+            kept = self._made[key] = _Made(version, now, make())
+        value: T = kept.value
+        return value
+
+    # --- what is in the way
+
+    def troubles(self, of: Sequence[needs_module.Need[Any]]) -> list[Trouble]:
+        """What is in the way of these needs, worst first (2)."""
+        found = [trouble for need in of if (trouble := self.trouble(need)) is not None]
+        return sorted(found, key=lambda each: list(Way).index(each.way))
+
+    def trouble(self, need: needs_module.Need[Any]) -> Trouble | None:
+        """What is in the way of one."""
+        informer = self.of(need)
+        met = self._sources[need.name][2].trouble
+        if informer.refusal:
+            commands = access.grant(need.kind, need.namespace, self.cluster.user)
+            since = None if met is None else met.since
+            return Trouble(
+                way=Way.FORBIDDEN, title=need.title, message=informer.refusal, since=since, commands=commands
+            )
+        if met is not None:
+            way = (
+                Way.STRANGER if met.code in _UNKNOWN else Way.OVERLOADED if met.code in _OVERLOADED else Way.UNREACHABLE
+            )
+            return Trouble(way=way, title=need.title, message=met.message, since=met.since)
+        if not informer.synced:
+            return Trouble(way=Way.READING, title=need.title, message="it is being read")
+        return None
+
+    def server_trouble(self) -> Trouble | None:
+        """What is in the way of every need at once; None where nothing is."""
+        met = [trouble for each in self._sources.values() if (trouble := self.trouble(each[0])) is not None]
+        worst = [each for each in met if each.way in {Way.UNREACHABLE, Way.OVERLOADED, Way.STRANGER}]
+        if not worst:
+            return None
+        return min(worst, key=lambda each: (list(Way).index(each.way), each.since or self.now()))
+
+    def hidden(self) -> list[Trouble]:
+        """What the operator may not read."""
+        everything = self.troubles([each[0] for each in self._sources.values()])
+        return [each for each in everything if each.way is Way.FORBIDDEN]

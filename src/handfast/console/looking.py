@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The facts of `handfast check`, looked up again and again while somebody looks at a page that needs them. It judges nothing.
+
+1. Nobody looks: nothing is asked. A page that needs facts says so (`want`), and for a while after that they are kept fresh.
+2. Between two looks there is a pause, however many pages are open: they share one.
+3. What goes wrong keeps the facts of the last look, with the instant at which they were known.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import structlog
+
+from handfast import errors
+from handfast.rules.diagnoses import facts as facts_module
+from handfast.runtime import clock as clocks
+from handfast.runtime import tasks
+
+Look = Callable[[], Awaitable[facts_module.Facts]]
+
+# 1. how long after the last page that wanted them, 2. how often at most
+_WANTED_SECONDS: Final = 60.0
+_PAUSE_SECONDS: Final = 10.0
+_log = structlog.get_logger("handfast.console")
+
+
+class Looking:
+    """The last facts, and who is told of new ones."""
+
+    def __init__(self, look: Look, clock: clocks.Clock) -> None:
+        self._look = look
+        self._clock = clock
+        self._wanted = asyncio.Event()
+        self._wanted_at = 0.0
+        self._looked = asyncio.Event()
+        self.facts: facts_module.Facts | None = None
+        self.trouble = ""
+        self.count = 0
+        self.on_change: Callable[[], None] = lambda: None
+
+    @property
+    def known_at(self) -> datetime.datetime | None:
+        """When the facts were looked up."""
+        return None if self.facts is None else self.facts.now
+
+    def want(self) -> None:
+        """Somebody shows them now (1)."""
+        self._wanted_at = self._clock.monotonic()
+        self._wanted.set()
+
+    async def first(self, seconds: float) -> facts_module.Facts | None:
+        """The facts, once they are there; None if that takes longer."""
+        self.want()
+        if self.facts is None:
+            await tasks.wait_for_event(self._looked, self._clock, seconds)
+        return self.facts
+
+    async def run(self) -> None:
+        """Never returns."""
+        while True:
+            await self._wanted.wait()
+            await self.once()
+            # 2. a pause
+            await self._clock.sleep(_PAUSE_SECONDS)
+            if self._clock.monotonic() - self._wanted_at > _WANTED_SECONDS:
+                self._wanted.clear()
+
+    async def once(self) -> None:
+        """One look."""
+        try:
+            self.facts, self.trouble = await self._look(), ""
+        except (errors.Refused, errors.Unavailable) as error:
+            # 3. what was known stays
+            self.trouble = error.message
+            _log.warning("the control plane could not be looked at", reason=error.reason, error=error.message)
+        self.count += 1
+        self._looked.set()
+        self.on_change()

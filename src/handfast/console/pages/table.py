@@ -1,0 +1,15 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every page, in the order of the navigation. It has nothing of its own."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from handfast.console import needs
+from handfast.console import page as page_module
+from handfast.console.pages import overview
+
+PAGES: Final[tuple[page_module.Page, ...]] = (overview.PAGE,)
+
+# What all of them follow.
+NEEDS: Final[tuple[needs.Need[Any], ...]] = tuple({need.name: need for page in PAGES for need in page.needs}.values())

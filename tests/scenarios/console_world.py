@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The console of a running control plane, and Chromium in front of it.
+
+A file of tests has one browser (playwright's own loop would be in the way of other tests of the process), and a process of tests has one control plane.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+from collections.abc import Iterator
+from typing import Any, Self
+from urllib import parse as urls
+
+import axe_playwright_python.sync_playwright as axe_module
+import pytest
+from playwright import sync_api as playwright
+
+from tests.page_facts import ROOT
+from tests.scenarios import up_world
+
+SHOTS = ROOT / ".venv" / "console-shots"
+PHONE = {"width": 390, "height": 844}
+DESK = {"width": 1280, "height": 860}
+
+
+class Console:
+    """`handfast console` beside a control plane."""
+
+    def __init__(self, plane: up_world.Up, *arguments: object, kubeconfig: pathlib.Path | None = None) -> None:
+        self.plane = plane
+        self.log = plane.directory.parent / "console.log"
+        path = kubeconfig or plane.directory / "admin.conf"
+        words = [
+            *up_world.COMMAND,
+            "console",
+            "--dir",
+            plane.directory,
+            "--kubeconfig",
+            path,
+            "--listen",
+            "127.0.0.1:0",
+        ]
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [*map(str, words), "-o", "json", *map(str, arguments)],
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env=up_world.environment(),
+                text=True,
+            )
+        self.base = self.address = ""
+        self._cookie: tuple[str, str] | None = None
+
+    def ready(self) -> Self:
+        assert self.process.stdout is not None
+        text = ""
+        while not text.endswith("}\n"):
+            line = self.process.stdout.readline()
+            assert line, f"the console has ended:\n{self.log.read_text()}"
+            text += line
+        facts = json.loads(text)
+        self.base, self.address = facts["console"], facts["opens"]
+        return self
+
+    def cookie(self) -> dict[str, Any]:
+        """A session, opened once for all tests of the file."""
+        if self._cookie is None:
+            at = urls.urlsplit(self.address)
+            with contextlib.closing(http.client.HTTPConnection(at.hostname or "", at.port, timeout=30)) as connection:
+                connection.request("GET", f"{at.path}?{at.query}")
+                answer = connection.getresponse()
+                assert answer.status == 303, answer.read()
+                name, _, value = answer.headers["Set-Cookie"].partition(";")[0].partition("=")
+            self._cookie = (name, value)
+        return {
+            "name": self._cookie[0],
+            "value": self._cookie[1],
+            "url": self.base,
+            "httpOnly": True,
+            "sameSite": "Strict",
+        }
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.terminate()
+        self.process.wait(30)
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+
+
+class Looker:
+    """Somebody at a browser: opens pages in contexts of their own, and keeps pictures of them."""
+
+    def __init__(self, browser: playwright.Browser, console: Console) -> None:
+        self._browser = browser
+        self.console = console
+        self._contexts: list[playwright.BrowserContext] = []
+
+    def context(self, *, signed_in: bool = True, **options: Any) -> playwright.BrowserContext:
+        """A browser of its own; `viewport`, `color_scheme`, `java_script_enabled` and more are playwright's."""
+        options.setdefault("viewport", DESK)
+        context = self._browser.new_context(base_url=self.console.base, **options)
+        context.set_default_timeout(60_000)
+        if signed_in:
+            context.add_cookies([self.console.cookie()])  # type: ignore[list-item]  # a dict with the same keys
+        self._contexts.append(context)
+        return context
+
+    def page(self, path: str = "/", **options: Any) -> playwright.Page:
+        """A page that is open. What the browser refuses to run, or a script that fails, fails the test."""
+        page = self.context(**options).new_page()
+        page.on("pageerror", self._failed)
+        page.on("console", self._complain)
+        page.goto(path)
+        return page
+
+    @staticmethod
+    def _failed(error: playwright.Error) -> None:
+        pytest.fail(f"a script failed: {error}")
+
+    @staticmethod
+    def _complain(said: playwright.ConsoleMessage) -> None:
+        # A stream that is cut, and a page that says so, are part of the tests.
+        if said.type == "error" and ("Content Security Policy" in said.text or "Refused to" in said.text):
+            pytest.fail(said.text)
+
+    @staticmethod
+    def picture(page: playwright.Page, name: str) -> pathlib.Path:
+        """Kept, to be looked at."""
+        SHOTS.mkdir(parents=True, exist_ok=True)
+        path = SHOTS / f"{name}.png"
+        page.screenshot(path=path, full_page=True)
+        return path
+
+    def close(self) -> None:
+        for context in self._contexts:
+            context.close()
+
+
+def chromium() -> str:
+    """The system's own, or no test."""
+    path = os.environ.get("CHROMIUM") or shutil.which("chromium")
+    if path is None:
+        if os.environ.get("CI") == "true":
+            pytest.fail("there is no chromium: scripts/test-peers.sh installs it")
+        pytest.skip("there is no chromium; `make deps` installs it")
+    return path
+
+
+@contextlib.contextmanager
+def browser() -> Iterator[playwright.Browser]:
+    with playwright.sync_playwright() as driver:
+        # Tests run as root, and in containers with a small /dev/shm.
+        words = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"]
+        made = driver.chromium.launch(executable_path=chromium(), args=words)
+        yield made
+        made.close()
+
+
+def require_accessible(page: playwright.Page) -> None:
+    """axe-core finds nothing against WCAG 2.2 AA."""
+    rules = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
+    found = axe_module.Axe().run(page, options={"runOnly": {"type": "tag", "values": rules}})
+    assert found.violations_count == 0, found.generate_report()
+
+
+def require_no_sideways_scroll(page: playwright.Page) -> None:
+    wider = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+    assert wider <= 0, f"the page is {wider} px wider than the window"

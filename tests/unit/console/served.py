@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A whole console in this process, as a client of a real API server in this process, and a browser's half of HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import pathlib
+import re
+import socket
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any
+
+import aiohttp
+
+from handfast.assembly import console as assembly
+from handfast.client import api, connection
+from handfast.console import opening
+from handfast.rules.diagnoses import facts
+from handfast.runtime import addresses
+from handfast.runtime import clock as clocks
+from tests.unit.rules.diagnoses import known as known_facts
+from tests.world import world as worlds
+
+REOPEN = "press Enter in the terminal"
+
+
+class Reply:
+    """An answer, read whole."""
+
+    def __init__(self, answer: aiohttp.ClientResponse, text: str) -> None:
+        self.status = answer.status
+        self.headers = answer.headers
+        self.text = text
+
+    def form_token(self, path: str) -> str:
+        """The token of the form of this page that is sent to `path`."""
+        match = re.search(
+            rf'action="{re.escape(path)}"[^>]*>\s*<input type="hidden" name="form-token" value="([^"]+)"', self.text
+        )
+        assert match is not None, f"no form for {path} in\n{self.text}"
+        return match[1]
+
+
+class Browser:
+    """Somebody who opens pages: with a cookie once they have opened the console."""
+
+    def __init__(self, base: str, codes: opening.Opening) -> None:
+        self.base = base
+        self.codes = codes
+        self.cookie = ""
+        self._session = aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar())
+
+    async def request(
+        self, method: str, path: str, *, headers: Mapping[str, str] | None = None, **options: Any
+    ) -> Reply:
+        sent = {"Cookie": self.cookie, "Sec-Fetch-Site": "same-origin", **(headers or {})}
+        sent = {name: value for name, value in sent.items() if value}
+        if method == "POST":
+            sent.setdefault("Origin", self.base)
+        async with self._session.request(
+            method, self.base + path, headers=sent, allow_redirects=False, **options
+        ) as answer:
+            return Reply(answer, await answer.text())
+
+    async def get(self, path: str, **options: Any) -> Reply:
+        return await self.request("GET", path, **options)
+
+    async def post(self, path: str, form: Mapping[str, str], *, of: str, **options: Any) -> Reply:
+        """Fill in the form of the page `of` and send it."""
+        token = (await self.get(of)).form_token(path)
+        return await self.request("POST", path, data={"form-token": token, **form}, **options)
+
+    async def open(self) -> Reply:
+        """By an address that works once."""
+        reply = await self.get(f"/open?code={self.codes.code()}")
+        self.cookie = reply.headers.get("Set-Cookie", "").partition(";")[0]
+        return reply
+
+    @contextlib.asynccontextmanager
+    async def live(self, path: str, last: str = "") -> AsyncIterator[aiohttp.StreamReader]:
+        """The live stream of a page."""
+        headers = {"Cookie": self.cookie, **({"Last-Event-ID": last} if last else {})}
+        async with self._session.get(f"{self.base}/live", params={"page": path}, headers=headers) as answer:
+            assert answer.status == 200, await answer.text()
+            yield answer.content
+
+    async def until(self, path: str, question: Callable[[Reply], bool], seconds: float = 30.0) -> Reply:
+        """The page, once it is as it should be: informers follow, and are never ahead."""
+        async with asyncio.timeout(seconds):
+            while not question(reply := await self.get(path)):
+                await asyncio.sleep(0.05)
+        return reply
+
+    async def close(self) -> None:
+        await self._session.close()
+
+
+async def well(_client: api.Client, _used: connection.Connection) -> facts.Facts:
+    """A look at a control plane where all is well."""
+    return known_facts.good()
+
+
+@contextlib.asynccontextmanager
+async def console(
+    world: worlds.World,
+    *,
+    look: assembly.Look = well,
+    clock: clocks.Clock | None = None,
+    kubeconfig: pathlib.Path | None = None,
+) -> AsyncIterator[Browser]:
+    """A console of this world, with a browser that has opened it."""
+    # The file names the port that the world was prepared for, which is not the one that it got.
+    text = (kubeconfig or world.place.admin_kubeconfig).read_text()
+    path = world.place.root.parent / "console.conf"
+    path.write_text(re.sub(r"https://127\.0\.0\.1:\d+", world.base, text))
+    with socket.create_server(("127.0.0.1", 0)) as sock:
+        options = assembly.Options(
+            kubeconfigs=(str(path),),
+            listen=addresses.Address("127.0.0.1", sock.getsockname()[1]),
+            key=opening.new_key(),
+            reopen=REOPEN,
+        )
+        async with assembly.served(options, sock, look, clock or clocks.SystemClock()) as codes:
+            browser = Browser(options.base, codes)
+            try:
+                await browser.open()
+                yield browser
+            finally:
+                await browser.close()
