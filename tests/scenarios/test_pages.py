@@ -3,7 +3,7 @@
 
 docs/access.md is followed to the letter, in a checkout. The others are for machines, and name addresses, ports and places
 in /etc and /var/lib: they are followed on a machine that is alone (`world.lone_machine`), unchanged. One control plane
-serves joining.md, node.md, certificates.md and ca.md; cluster.md has an API server of its own. The README has a test of its own,
+serves joining.md, check.md, node.md, certificates.md and ca.md; cluster.md has an API server of its own. The README has a test of its own,
 `test_readme`. What is not run is in `LEFT_OUT`, with the reason.
 """
 
@@ -25,7 +25,7 @@ NODE, ADDRESS = "worker-1", "192.0.2.1"
 # The address that cluster.md advertises.
 ELSEWHERE = "10.0.0.1"
 LETTER = "access.md"
-ONE_STORY = ("joining.md", "node.md", "certificates.md", "ca.md")
+ONE_STORY = ("joining.md", "check.md", "node.md", "certificates.md", "ca.md")
 COMING_AND_GOING = ("upgrade.md", "uninstall.md")
 ON_ANOTHER = "cluster.md"
 FLEET = "machines.md"

@@ -32,7 +32,6 @@ _SETTLED: Final = frozenset({"Denied", "Failed"})
 _RENEWALS: Final = ("selfnodeclient", "selfnodeserver")
 _ROLES: Final = frozenset({"system:node", "system:discovery", "system:basic-user", "system:public-info-viewer"})
 _KUBEADM: Final = "kubeadm:"
-_NO_LEDGER: Final = "have certificates signed by Handfast's signer, which writes the ledger, or look at each machine: handfast node status"
 _URGENT: Final = frozenset({overview.State.EXPIRED, overview.State.LATE})
 _TROUBLED: Final = frozenset({listing.FAILED, listing.NODE_GONE, listing.NO_NAME})
 
@@ -52,17 +51,12 @@ def requests(known: facts.Facts) -> check.Check:
         else:
             waiting.append(f"{title}: {'not explained' if why is None else why.sentence}")
     if stuck:
-        said = f"nobody acts on requests that wait for nothing else: {check.several(stuck)}{_noted(read)}"
+        said = f"nobody acts on requests that wait for nothing else: {check.several(stuck)}"
         return check.Check(name, _FAILED, said, "RequestsNotActedOn", "see that approver and signer run, and may do it")
     if waiting:
-        said = f"{len(waiting)} wait for somebody: {check.several(waiting)}{_noted(read)}"
+        said = "; ".join((f"{len(waiting)} wait for somebody: {check.several(waiting)}", *read.unread))
         return check.Check(name, _WARNING, said, "RequestsWait", f"handfast csr explain {_first(waiting)}")
     return check.Check(name, _OK, "none waits")
-
-
-def _noted(read: facts.Requests) -> str:
-    """What could not be asked: a reason that is told without it may not be the only one."""
-    return f"; not everything could be asked: {check.several(list(read.notes))}" if read.notes else ""
 
 
 def is_open(document: objects.Document) -> bool:
@@ -92,7 +86,8 @@ def nodes(known: facts.Facts) -> check.Check:
     said = ", ".join(f"{counts[state]} {state}" for state in overview.ORDER if counts[state])
     needing = [row for row in rows if row.state not in overview.CALM]
     if not needing:
-        return _calm(known, read, said)
+        # What is not known could hide one that is late.
+        return check.unknown(name, check.several(known.hidden)) if known.hidden else check.Check(name, _OK, said)
     told = f"{said}; {check.several([f'{row.name}: {row.problem}' for row in needing])}"
     first = needing[0]
     if first.state in _URGENT:
@@ -100,16 +95,6 @@ def nodes(known: facts.Facts) -> check.Check:
         return check.Check(name, _FAILED, told, reason, first.next_step)
     reason = "NodeWaits" if first.state is overview.State.WAITING else "NodeSilent"
     return check.Check(name, _WARNING, told, reason, first.next_step)
-
-
-def _calm(known: facts.Facts, read: overview.Objects, said: str) -> check.Check:
-    """No node is known to need somebody. What may not be read, or is nowhere, could hide one that is late."""
-    if known.hidden:
-        return check.unknown("nodes", check.several(known.hidden))
-    if read.issued is None:
-        told = f"{said}; when their certificates end is not known: this server has no issuance ledger"
-        return check.Check("nodes", check.Verdict.UNKNOWN, told, check.UNKNOWN, _NO_LEDGER)
-    return check.Check("nodes", _OK, said)
 
 
 def node_rights(known: facts.Facts) -> check.Check:

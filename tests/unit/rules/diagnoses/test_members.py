@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Those who come and stay: requests, nodes, what all of them may, machines."""
 
-import dataclasses
 import datetime
 
 import pytest
@@ -56,11 +55,9 @@ def test_a_request_that_waits_warns_and_one_that_nobody_acts_on_fails(read, want
     assert verdict(members.requests, requests=read) == wanted
 
 
-def test_what_could_not_be_asked_about_requests_is_told():
-    read = dataclasses.replace(waiting("Pending", passed=False), notes=("Machines may not be read",))
-    assert members.requests(known.good(requests=read)).sentence.endswith(
-        "not everything could be asked: Machines may not be read"
-    )
+def test_what_an_explanation_lacks_is_told_with_the_request_that_waits():
+    read = facts.Requests([known.request("csr-2")], unread=["some checks are missing: no"])
+    assert members.requests(known.good(requests=read)).sentence.endswith("; some checks are missing: no")
 
 
 @pytest.mark.parametrize(
@@ -68,8 +65,6 @@ def test_what_could_not_be_asked_about_requests_is_told():
     [
         ({}, ("ok", "")),
         ({"nodes": test_overview.read()}, ("ok", "")),
-        ({"nodes": known.nodes(issued=None)}, ("unknown", "Unknown")),
-        ({"nodes": test_overview.read(issued=None)}, ("ok", "")),
         ({"nodes": test_overview.read(), "hidden": ["no"]}, ("unknown", "Unknown")),
         ({"hidden": ["the ledger could not be read"]}, ("unknown", "Unknown")),
         ({"nodes": known.nodes(issued=[test_overview.entry(age=25)])}, ("failed", "CertificateExpired")),
