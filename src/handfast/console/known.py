@@ -80,11 +80,22 @@ class Known:
         self._sources: dict[str, tuple[needs_module.Need[Any], cache.Informer[Any], cache.Following]] = {}
         self._versions: dict[str, int] = {}
         self._made: dict[Hashable, _Made] = {}
+        self._kept: dict[Hashable, Any] = {}
         self._listeners: list[Callable[[str], None]] = []
         looking.on_change = self._looked
 
     def now(self) -> datetime.datetime:
         return self._clock.now()
+
+    def monotonic(self) -> float:
+        return self._clock.monotonic()
+
+    def kept(self, key: Hashable, build: Callable[[], T]) -> T:
+        """What a page keeps for as long as the console runs: built at the first request for this key."""
+        if key not in self._kept:
+            self._kept[key] = build()
+        value: T = self._kept[key]
+        return value
 
     def of(self, need: needs_module.Need[V]) -> cache.Informer[V]:
         """The informer of a need (1)."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import datetime
 import math
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -168,3 +169,9 @@ def needing(
             Need(f"servers of several versions share the store: {', '.join(versions)}", False, "finish the upgrade")
         )
     return tuple(rows)
+
+
+def grant(user: str) -> str:
+    """The command that lets somebody read the figures, for who may grant it."""
+    who = shlex.quote(user) if user else "NAME"
+    return f"kubectl create clusterrolebinding handfast-console:metrics --clusterrole=system:monitoring --user={who}"

@@ -79,3 +79,8 @@ def test_what_needs_somebody_is_said_the_most_urgent_first():
         ("apiserver-2 lags 5,000 versions behind the store", False),
         ("servers of several versions share the store", False),
     ]
+
+
+def test_the_binding_for_the_figures_is_quoted_for_the_shell():
+    assert store.grant("").endswith("--user=NAME")
+    assert store.grant("a; rm -rf /").endswith("--user='a; rm -rf /'")
