@@ -60,7 +60,7 @@ def _room(name: str, path: pathlib.Path) -> Room:
 
 
 def _line(text: str, label: str) -> str:
-    match = re.search(rf"^{label} (.+?)(?=^(?:{'|'.join(LABELS)}) |\Z)", text, re.MULTILINE | re.DOTALL)
+    match = re.search(rf"^{label} (.+?)(?=^(?:{'|'.join(LABELS)}) |^$|\Z)", text, re.MULTILINE | re.DOTALL)
     return " ".join(match[1].split()) if match else ""
 
 

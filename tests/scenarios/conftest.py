@@ -40,8 +40,8 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[up_world.Up]:
 def console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[console_world.Console]:
     """A control plane with its console, one for each process of tests."""
     place = tmp_path_factory.mktemp("console") / "data"
-    with up_world.Up(place) as plane, console_world.Console(plane.ready()) as made:
-        yield made.ready()
+    with up_world.Up(place, *console_world.Console.FLAGS) as plane:
+        yield console_world.Console(plane.ready())
 
 
 @pytest.fixture(scope="module")

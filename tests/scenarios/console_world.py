@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import contextlib
 import http.client
-import json
 import os
 import pathlib
 import shutil
-import subprocess
-from collections.abc import Iterator
-from typing import Any, Self
+from collections.abc import Iterator, Mapping
+from typing import Any
 from urllib import parse as urls
 
 import axe_playwright_python.sync_playwright as axe_module
 import pytest
 from playwright import sync_api as playwright
 
+from handfast.cli import console_keys
+from handfast.datadir import layout
 from tests.page_facts import ROOT
 from tests.scenarios import up_world
 
@@ -30,53 +30,35 @@ DESK = {"width": 1280, "height": 860}
 
 
 class Console:
-    """`handfast console` beside a control plane."""
+    """The console of a control plane that runs with one."""
 
-    def __init__(self, plane: up_world.Up, *arguments: object, kubeconfig: pathlib.Path | None = None) -> None:
+    FLAGS = ("--console", "--console-listen", "127.0.0.1:0")
+
+    def __init__(self, plane: up_world.Up) -> None:
         self.plane = plane
-        self.log = plane.directory.parent / "console.log"
-        path = kubeconfig or plane.directory / "admin.conf"
-        words = [
-            *up_world.COMMAND,
-            "console",
-            "--dir",
-            plane.directory,
-            "--kubeconfig",
-            path,
-            "--listen",
-            "127.0.0.1:0",
-        ]
-        with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                [*map(str, words), "-o", "json", *map(str, arguments)],
-                stdout=subprocess.PIPE,
-                stderr=log,
-                env=up_world.environment(),
-                text=True,
-            )
-        self.base = self.address = ""
+        self.base: str = plane.facts["console"]
         self._cookie: tuple[str, str] | None = None
 
-    def ready(self) -> Self:
-        assert self.process.stdout is not None
-        text = ""
-        while not text.endswith("}\n"):
-            line = self.process.stdout.readline()
-            assert line, f"the console has ended:\n{self.log.read_text()}"
-            text += line
-        facts = json.loads(text)
-        self.base, self.address = facts["console"], facts["opens"]
-        return self
+    def address(self) -> str:
+        """One that opens it once, as `handfast console --url` prints it."""
+        return console_keys.address(layout.Layout.at(self.plane.directory))
+
+    def request(
+        self, method: str, path: str, headers: Mapping[str, str] | None = None, body: str = ""
+    ) -> tuple[int, Any, str]:
+        """What no browser would send: code, headers and text."""
+        at = urls.urlsplit(self.base)
+        with contextlib.closing(http.client.HTTPConnection(at.hostname or "", at.port, timeout=30)) as connection:
+            connection.request(method, path, body or None, dict(headers or {}))
+            answer = connection.getresponse()
+            return answer.status, answer.headers, answer.read().decode()
 
     def cookie(self) -> dict[str, Any]:
-        """A session, opened once for all tests of the file."""
+        """A session, opened once for all tests of the process."""
         if self._cookie is None:
-            at = urls.urlsplit(self.address)
-            with contextlib.closing(http.client.HTTPConnection(at.hostname or "", at.port, timeout=30)) as connection:
-                connection.request("GET", f"{at.path}?{at.query}")
-                answer = connection.getresponse()
-                assert answer.status == 303, answer.read()
-                name, _, value = answer.headers["Set-Cookie"].partition(";")[0].partition("=")
+            code, headers, text = self.request("GET", self.address().removeprefix(self.base))
+            assert code == 303, text
+            name, _, value = headers["Set-Cookie"].partition(";")[0].partition("=")
             self._cookie = (name, value)
         return {
             "name": self._cookie[0],
@@ -85,15 +67,6 @@ class Console:
             "httpOnly": True,
             "sameSite": "Strict",
         }
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.process.terminate()
-        self.process.wait(30)
-        assert self.process.stdout is not None
-        self.process.stdout.close()
 
 
 class Looker:

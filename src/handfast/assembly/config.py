@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from handfast import errors
 from handfast.api import durations, signer_names
-from handfast.assembly import mesh_settings, setting_rows, setting_values
+from handfast.assembly import console_settings, mesh_settings, setting_rows, setting_values
 from handfast.rules import decision, networks
 from handfast.rules.machines import join_window
 from handfast.runtime import addresses
@@ -64,6 +64,8 @@ class Configuration:
     injector_listen: addresses.Address
     injector_admin_listen: addresses.Address
     injector_advertise: addresses.Address | None
+    console: bool
+    console_listen: addresses.Address
     leader_elect: bool
     log_level: str
     watchdog_seconds: int
@@ -312,6 +314,7 @@ SETTINGS: Final = (
         "with machines: from where a configuration, with the bootstrap credential in it, is served without any other proof",
     ),
     *mesh_settings.ROWS,
+    *console_settings.ROWS,
     setting_rows.Setting(
         "auditLogPath",
         setting_values.path,

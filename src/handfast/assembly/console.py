@@ -31,7 +31,6 @@ from handfast.runtime import addresses, backoff, files, tasks
 from handfast.runtime import clock as clocks
 from handfast.serving import limits, server_tls, service
 
-FLAG: Final = "--listen"
 _SELF: Final = kinds.row("selfsubjectreviews", "authentication.k8s.io")
 _SHOWN_CA: Final = 12
 # Everybody is a stranger until a cookie is seen, and a page takes a dozen files at once.

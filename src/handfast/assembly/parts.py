@@ -77,6 +77,33 @@ def fleet(ports: ports_module.Ports, shared: Shared, words: Sequence[str]) -> Pa
     )
 
 
+def console(ports: ports_module.Ports, shared: Shared) -> Part:
+    """The console, on a port that is shared (3): a browser that waits for its restart is not turned away."""
+    listen = ports.take("consoleListen")
+    number, place = listen.sock.fileno(), shared.place
+    words = (
+        "console",
+        "--dir",
+        str(place.root),
+        "--kubeconfig",
+        str(place.admin_kubeconfig),
+        "--listen",
+        str(listen.at),
+    )
+    return Part(
+        role=children.Role(
+            name="console",
+            argv=children.command(*words, "--listen-fd", str(number), "--key-file", str(place.console_key)),
+            descriptors=(*shared.descriptors, number),
+            ready=functools.partial(supervisor.answers, listen.at, "/livez", None),
+            livez=functools.partial(watchdog.Livez, listen.at, None),
+        ),
+        urls={"console": listen.at.url("http")},
+        held=(),
+        admin=listen.at,
+    )
+
+
 # A process of the mesh -> the doors that it has, the scheme of each, and the account that it logs in as.
 _MESH: Mapping[str, tuple[Mapping[str, str], str]] = {
     "identity": ({"identity": ""}, control_plane.IDENTITY),

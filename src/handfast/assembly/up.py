@@ -291,7 +291,8 @@ async def run(
         shared = parts_module.Shared(place=place, level=level, descriptors=(lock.descriptor,))
         fleet = [parts_module.fleet(ports, shared, role_flags.machine_config)] if chosen.machines else []
         services = parts_module.mesh(ports, shared, console.event) if chosen.mesh else ()
-        parts = [*fleet, *services]
+        pages = [parts_module.console(ports, shared)] if chosen.console else []
+        parts = [*fleet, *pages, *services]
         running_at = endpoints.Endpoints(
             apiserver=api.url("https"),
             controllers_admin=admin.url("http"),

@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import contextlib
 import pathlib
+import socket
 import sys
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from handfast import errors
-from handfast.cli import connecting, mesh_options, output, roles
+from handfast.cli import connecting, console_keys, mesh_options, output, roles, supervised
+from handfast.datadir import layout
 from handfast.runtime import addresses
 
 if TYPE_CHECKING:
@@ -28,9 +29,7 @@ if TYPE_CHECKING:
     from handfast.rules.diagnoses import facts
 
 DEFAULT: Final = "127.0.0.1:8765"
-_LIBRARIES: Final = {"jinja2": "Jinja2", "segno": "segno"}
-INSTALL: Final = "pip install 'handfast[console]'"
-_AGAIN: Final = "press Enter in the terminal where `handfast console` runs"
+_ENTER: Final = "press Enter in the terminal where `handfast console` runs"
 
 
 @click.command(name="console", short_help="Show the control plane in a browser.")
@@ -51,20 +50,28 @@ _AGAIN: Final = "press Enter in the terminal where `handfast console` runs"
     default=None,
     help="Who may connect where it listens on more than loopback: private, or networks such as 10.0.0.0/8,fd00::/8.",
 )
+@click.option(
+    "--url",
+    is_flag=True,
+    help="Print an address that opens the console of the `handfast up` of --dir, and start nothing.",
+)
+@click.option("--listen-fd", type=int, hidden=True, help="A socket that listens already.")
+@click.option("--key-file", type=click.Path(), hidden=True, help="What addresses that open it are made with.")
+@supervised.option
 @mesh_options.control_plane_option
 @connecting.options
 @output.format_option
 @click.pass_context
 def command(
     ctx: click.Context,
+    /,
     listen: str,
-    tls_cert_file: str | None,
-    tls_private_key_file: str | None,
-    networks: str | None,
+    url: bool,
     namespace: str,
     kubeconfig: str | None,
     directory: str,
     form: str,
+    **flags: Any,
 ) -> None:
     """Show the control plane in a browser: what needs somebody, requests, tokens, nodes, machines, the mesh, the ledger, checks and the store.
 
@@ -74,34 +81,32 @@ def command(
     It listens on loopback. From another machine, reach it through `ssh -L 8765:127.0.0.1:8765`; or have it listen elsewhere, with TLS of its own and networks that you
     name.
     """
-    require_extra()
+    if url:
+        output.result(console_keys.address(layout.Layout.at(directory)))
+        return
+    console_keys.require_extra()
     from handfast.assembly import console as assembly
     from handfast.console import opening
     from handfast.rules import networks as network_rules
 
+    place, key_file, tie = layout.Layout.at(directory), flags["key_file"], flags["tie"]
+    networks = flags["networks"]
     options = assembly.Options(
         kubeconfigs=connecting.several(connecting.chosen(ctx, kubeconfig, directory)),
         listen=_address(listen),
-        key=opening.new_key(),
-        reopen=_AGAIN,
-        pair=roles.tls_files(tls_cert_file, tls_private_key_file),
+        key=opening.new_key() if key_file is None else console_keys.read(key_file),
+        reopen=_ENTER if key_file is None else f"run `{console_keys.again(place)}` on its machine",
+        pair=roles.tls_files(flags["tls_cert_file"], flags["tls_private_key_file"]),
         networks=None if networks is None else network_rules.Networks.parse(networks),
     )
     assembly.require_safe(options)
-    _serve(options, _looker(pathlib.Path(directory), options.kubeconfigs[0], namespace), form)
+    look = _looker(place.root, options.kubeconfigs[0], namespace)
+    with roles.tied(tie, directory), _listening(options.listen, flags["listen_fd"]) as sock:
+        _serve(options, sock, look, "" if tie is not None else form)
 
 
-def require_extra() -> None:
-    """Return if pages can be made here, else refuse (3)."""
-    import importlib.util
-
-    missing = [package for module, package in _LIBRARIES.items() if importlib.util.find_spec(module) is None]
-    if missing:
-        raise errors.Refused(
-            f"the console needs {' and '.join(missing)}, which Handfast alone does not bring",
-            reason="ConsoleExtraMissing",
-            hint=f"install it with `{INSTALL}`; in a checkout of the source, `pip install -e '.[console]'`",
-        )
+def _listening(listen: addresses.Address, descriptor: int | None) -> socket.socket:
+    return addresses.listen(listen, "--listen") if descriptor is None else socket.socket(fileno=descriptor)
 
 
 def _address(text: str) -> addresses.Address:
@@ -126,7 +131,8 @@ def _looker(directory: pathlib.Path, kubeconfig: str, namespace: str) -> console
     return look
 
 
-def _serve(options: console.Options, look: console.Look, form: str) -> None:
+def _serve(options: console.Options, sock: socket.socket, look: console.Look, form: str) -> None:
+    """Until it is stopped. Where `up` runs it, it says nothing itself: `up` does."""
     import asyncio
     import dataclasses
 
@@ -135,12 +141,13 @@ def _serve(options: console.Options, look: console.Look, form: str) -> None:
     from handfast.runtime import clock
 
     async def work() -> None:
-        with addresses.listen(options.listen, assembly.FLAG) as sock:
-            here = dataclasses.replace(options, listen=addresses.bound(sock, options.listen))
-            async with assembly.served(here, sock, look, clock.SystemClock()) as codes:
-                _tell(here.base, codes, form)
-                with _on_enter(lambda: _tell_again(here.base, codes)):
-                    await asyncio.Event().wait()
+        here = dataclasses.replace(options, listen=addresses.bound(sock, options.listen))
+        async with assembly.served(here, sock, look, clock.SystemClock()) as codes:
+            if not form:
+                await asyncio.Event().wait()
+            _tell(here.base, codes, form)
+            with _on_enter(lambda: _tell_again(here.base, codes)):
+                await asyncio.Event().wait()
 
     foreground.run(work(), "warning")
 
@@ -150,7 +157,7 @@ def _tell(base: str, codes: opening.Opening, form: str) -> None:
 
     # 1. printed, and nothing else
     address = opening.address(base, codes.code())
-    if form != "text":
+    if form in {"json", "yaml"}:
         output.result(output.document({"console": base, "opens": address, "seconds": 60}, form))
     else:
         output.result(f"The console is at {base}. This address opens it, once, within a minute:\n\n  {address}\n")

@@ -30,6 +30,8 @@ _METAVARS = {
     "adminListen": "HOST:PORT",
     **dict.fromkeys(mesh_settings.KEYS, "HOST:PORT"),
     "mesh": None,
+    "console": None,
+    "consoleListen": "HOST:PORT",
     "controllers": "NAME,…",
     "leaderElect": None,
     "logLevel": None,

@@ -22,8 +22,8 @@ from typing import Any, Final
 import click
 
 from handfast import errors
-from handfast.assembly import config, mesh_settings, stores, up
-from handfast.cli import init_machines, invocation, output, settings, signing_flags, token_input
+from handfast.assembly import config, console_settings, mesh_settings, stores, up
+from handfast.cli import console_keys, init_machines, invocation, output, settings, signing_flags, token_input
 from handfast.datadir import endpoints, layout
 from handfast.runtime import clock as clocks
 from handfast.runtime import files
@@ -32,6 +32,7 @@ from handfast.wire import extra
 
 # A service of `endpoints.json` -> how the page calls it, and what it is for.
 _SERVICES: Final = {
+    "console": ("console", "for a browser"),
     "machineConfig": ("machines", "their configurations"),
     "identity": ("identity", "gRPC, for workloads of the mesh"),
     "destination": ("destination", "likewise"),
@@ -120,6 +121,7 @@ class _Console:
         command = self.first.get("joinCommand", "")
         if command:
             output.event("warning", token_input.holder_warning(self.first["tokenID"], self.first["expires"] or ""))
+        opens = console_keys.address(self.place) if "console" in endpoints_file.services else ""
         facts = {
             **endpoints_file.document(),
             "directory": str(self.place.root),
@@ -127,13 +129,16 @@ class _Console:
         }
         if self.form != "text":
             keys = ("token", "expires", "joinCommand") if command else ()
-            output.result(output.document(facts | {key: self.first[key] for key in keys}, self.form))
+            shown = {key: self.first[key] for key in keys} | ({"consoleOpens": opens} if opens else {})
+            output.result(output.document(facts | shown, self.form))
         elif output.to_terminal():
-            output.styled(self._page(endpoints_file))
+            output.styled(self._page(endpoints_file, opens))
         else:
-            output.event("info", "Handfast is ready", sys.stdout, **facts, **self._joining_from_a_log())
+            # An address that opens it is for a person who is there: a log has the command that makes one.
+            pages = {"openConsole": console_keys.again(self.place)} if opens else {}
+            output.event("info", "Handfast is ready", sys.stdout, **facts, **pages, **self._joining_from_a_log())
 
-    def _page(self, endpoints_file: endpoints.Endpoints) -> Iterator[tuple[str, Style]]:
+    def _page(self, endpoints_file: endpoints.Endpoints, opens: str) -> Iterator[tuple[str, Style]]:
         """What a person reads."""
         kubeconfig = self.place.admin_kubeconfig
         yield "\nHandfast is ready\n", Style.GOOD
@@ -144,6 +149,10 @@ class _Console:
                 yield f"  {word:<13}{address} ({what})", Style.PLAIN
         yield f"  data         {self.place.root}", Style.PLAIN
         yield f"  kubeconfig   {kubeconfig}\n", Style.PLAIN
+        if opens:
+            yield "To open the console, once, within a minute:\n", Style.PLAIN
+            yield f"  {opens}\n", Style.STRONG
+            yield f"Later: {console_keys.again(self.place)}\n", Style.PLAIN
         yield "Next, in another terminal:\n", Style.PLAIN
         yield f"  export KUBECONFIG={output.quoted(str(kubeconfig))}", Style.STRONG
         yield "  kubectl get namespaces\n", Style.STRONG
@@ -208,6 +217,7 @@ class _Console:
     ),
     *config.MACHINE_CONFIG,
     *mesh_settings.KEYS,
+    *console_settings.KEYS,
     *config.SIGNING,
     *settings.APISERVER,
     defaults=config.UP_DEFAULTS,
@@ -230,6 +240,9 @@ def command(directory: str, config_file: str | None, form: str, **flags: Any) ->
     With --mesh it gives workloads certificates in the names of their service accounts: the mesh is installed, as by
     `handfast mesh install`, and its services run.
 
+    With --console the control plane is shown in a browser, on loopback. On a terminal the address that opens it is printed, which works once, within a minute;
+    `handfast console --url` prints another.
+
     Where a default port is taken, the next free one is used, and a warning says which. A port that you name is never
     replaced.
     """
@@ -244,6 +257,9 @@ def command(directory: str, config_file: str | None, form: str, **flags: Any) ->
     config.require_own_way_in(settled)
     if settled.mesh:
         extra.require()
+    if settled.console:
+        console_settings.require_loopback(settled.console_listen)
+        console_keys.require_extra()
     stores.require(settled)
     signing_flags.require_pairs(settled)
     with files.otherwise(layout.ELSEWHERE):
@@ -259,7 +275,8 @@ def command(directory: str, config_file: str | None, form: str, **flags: Any) ->
             unnamed=_unnamed(chosen),
         )
         console = _Console(place, form, own_token=bool(token.text))
-        asyncio.run(up.run(place, lock, chosen.configuration, console, role_flags=role_flags, token=token))
+        with console_keys.kept(place) if chosen.configuration.console else contextlib.nullcontext():
+            asyncio.run(up.run(place, lock, chosen.configuration, console, role_flags=role_flags, token=token))
     finally:
         lock.release()
 
@@ -271,6 +288,8 @@ def _unnamed(chosen: config.Resolved) -> frozenset[str]:
         ports |= {"machineConfigListen", "machineConfigAdminListen"}
     if chosen.configuration.mesh:
         ports |= set(mesh_settings.LISTEN)
+    if chosen.configuration.console:
+        ports.add("consoleListen")
     rows = [
         row
         for row in config.SETTINGS

@@ -65,15 +65,15 @@ class Channel:
     made_at: float = 0.0
     readers: set[asyncio.Event] = field(default_factory=set)
 
-    def take(self, made: Mapping[str, str]) -> None:
+    def take(self, parts: Mapping[str, str]) -> None:
         """New parts; those that changed get a number (2, 3)."""
-        changed = [name for name, html in made.items() if name not in self.parts or self.parts[name].html != html]
+        changed = [name for name, html in parts.items() if name not in self.parts or self.parts[name].html != html]
         rows, self.rows_dirty = self.rows_dirty and self.page.rows, False
         if not changed and not rows:
             return
         self.number += 1
         for name in changed:
-            self.parts[name] = _Part(self.number, made[name])
+            self.parts[name] = _Part(self.number, parts[name])
         if rows:
             self.rows_at = self.number
         for reader in self.readers:

@@ -104,6 +104,11 @@ class Layout:
         return self.mesh / f"{account}.token"
 
     @property
+    def console_key(self) -> pathlib.Path:
+        """While `up` runs a console: what the addresses that open it are made with."""
+        return self.root / "console.key"
+
+    @property
     def first_token(self) -> pathlib.Path:
         """Of a first start whose output is no terminal: the token that was made."""
         return self.root / "first-token"
