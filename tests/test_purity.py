@@ -55,7 +55,9 @@ ALLOWED: Mapping[str, Allowed] = {
         "reads the packaged schema and its descriptions, once: data of the program itself",
     ),
     "ipaddress": Allowed(EVERYWHERE, "grammar of addresses"),
-    "itertools": Allowed(("rules.machine_config.merging", "rules.mesh.manifests"), "neighbours in a list"),
+    "itertools": Allowed(
+        ("rules.console.overview", "rules.machine_config.merging", "rules.mesh.manifests"), "neighbours in a list"
+    ),
     "shlex": Allowed(EVERYWHERE, "quoting of command lines that people paste"),
     "json": Allowed(EVERYWHERE, "texts of messages, and JSON where msgspec is too lenient or too strict"),
     "math": Allowed(EVERYWHERE, "NaN and infinities"),

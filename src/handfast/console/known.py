@@ -153,6 +153,12 @@ class Known:
         value: T = kept.value
         return value
 
+    def last(self, key: Hashable, otherwise: T) -> T:
+        """What `once` made last for this key, however old; `otherwise` where it made nothing yet."""
+        kept = self._made.get(key)
+        value: T = otherwise if kept is None else kept.value
+        return value
+
     # --- what is in the way
 
     def troubles(self, of: Sequence[needs_module.Need[Any]]) -> list[Trouble]:

@@ -1,39 +1,112 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The first page: what needs somebody, most urgent first. What that is, is judged in `rules.console.overview`."""
+"""The first page: what needs somebody, most urgent first, and what expires. What that is, is judged in `rules.console`.
+
+What is made of a look is made once for it, not for each browser: with thousands of nodes it takes a while.
+"""
 
 from __future__ import annotations
 
+import datetime
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
+from handfast.api import jsonpath
+from handfast.api.printing import ages
 from handfast.console import known as known_module
 from handfast.console import needs, page
-from handfast.rules.console import overview, questions
+from handfast.rules import check
+from handfast.rules.console import expiring, overview, questions
+from handfast.rules.diagnoses import facts as facts_module
 from handfast.rules.diagnoses import judged
+from handfast.rules.ledger import entries
+from handfast.rules.nodes import join_failures
 
 # How long the first page of a new console waits for its first look.
 _PATIENCE: Final = 4.0
-_NEEDS: Final = (needs.REQUESTS, needs.LEDGER, needs.FAILED_JOINS, needs.REVOCATIONS)
+_NEEDS: Final = (needs.FAILED_JOINS, needs.REVOCATIONS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Judged:
+    """What is made of one look."""
+
+    checks: Sequence[check.Check]
+    sentences: Sequence[overview.Sentence]
+    seen: overview.Seen
+    days: Sequence[expiring.Day]
+    since: expiring.Since
+
+
+_NOTHING: Final = _Judged(checks=(), sentences=(), seen={}, days=(), since=expiring.Since(0, 0, 0, 0))
+
+
+def judge(known: known_module.Known) -> _Judged:
+    """The same for all who ask, until somebody has looked again."""
+    facts = known.looking.facts
+    if facts is None:
+        return _NOTHING
+    before = known.last("overview", _NOTHING).seen
+    return known.once("overview", _NEEDS, lambda: _judged(known, facts, before), seconds=5.0, at_most=float("inf"))
+
+
+def _judged(known: known_module.Known, facts: facts_module.Facts, before: overview.Seen) -> _Judged:
+    checks = judged.everything(facts)
+    seen = overview.remembered(before, checks, facts.now)
+    joins = list(join_failures.of_events([event.document() for event in known.of(needs.FAILED_JOINS)]))
+    issued = _issued(facts)
+    made = [
+        ages.instant(jsonpath.text(each.document(), "metadata", "creationTimestamp"))
+        for each in known.of(needs.REVOCATIONS)
+    ]
+    return _Judged(
+        checks=checks,
+        sentences=overview.sentences(checks, facts, joins, seen),
+        seen=seen,
+        days=expiring.days(issued, facts.now),
+        since=expiring.since_yesterday(issued, joins, made, facts.now),
+    )
+
+
+def _issued(facts: facts_module.Facts) -> Sequence[entries.Entry]:
+    return () if isinstance(facts.nodes, check.Unread) else facts.nodes.issued or ()
 
 
 async def show(known: known_module.Known, question: questions.Question) -> dict[str, Any]:
     """What is said."""
     del question
     facts = await known.looking.first(_PATIENCE)
-    checks = () if facts is None else judged.everything(facts)
+    found = judge(known)
     return {
-        "sentences": overview.sentences(checks),
-        "checked": len(checks),
+        "sentences": found.sentences,
+        "checked": len(found.checks),
         "known_at": known.looking.known_at,
-        "unknown": [each for each in checks if each.verdict == "unknown"],
+        "unknown": [each for each in found.checks if each.verdict is check.Verdict.UNKNOWN],
         "looking_trouble": known.looking.trouble,
+        "recorded": facts is not None and not isinstance(facts.nodes, check.Unread) and facts.nodes.issued is not None,
+        "days": found.days,
+        "bars": expiring.bars(found.days),
+        "picture": (expiring.DAYS * expiring.WIDTH, expiring.HEIGHT),
+        "expiring": expiring.in_words(found.days),
+        "since": found.since,
+        "ends": _ends(facts),
     }
 
 
-def _badge(known: known_module.Known) -> page.Badge | None:
-    facts = known.looking.facts
+def _ends(facts: facts_module.Facts | None) -> list[tuple[str, datetime.datetime]]:
+    """Certificates that nobody counts in days: those of the server, of who asks, and of the CA."""
     if facts is None:
-        return None
-    needing = overview.sentences(judged.everything(facts))
+        return []
+    shown = []
+    if not isinstance(facts.reach.certificate, check.Unread):
+        shown.append(("the API server's certificate", facts.reach.certificate.not_after))
+    if facts.credential is not None:
+        shown.append(("your own certificate", facts.credential.not_after))
+    return shown
+
+
+def _badge(known: known_module.Known) -> page.Badge | None:
+    needing = judge(known).sentences
     return page.Badge(len(needing), any(each.urgent for each in needing)) if needing else None
 
 
@@ -45,6 +118,6 @@ PAGE: Final = page.Page(
     needs=_NEEDS,
     facts=True,
     show=show,
-    live=("needing",),
+    live=("needing", "ahead"),
     badge=_badge,
 )

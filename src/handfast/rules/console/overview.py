@@ -1,14 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sentences of the first page: one for each check that is not well, the most urgent first. It is what `handfast check` says, so that the two cannot disagree."""
+"""The sentences of the first page: what needs somebody, the most urgent first. It looks nothing up.
+
+1. It is what `handfast check` says, so that the two cannot disagree: a check that fails or warns is a sentence, in the order of the checks.
+2. Nodes and requests are told apart where a person would: by state, with how many, since when and until when.
+3. Joins that were refused within the last hour are told, too: no check fails for them, and somebody stands in front of a machine.
+4. Each has since when, what follows, the command and the page that shows more. Where nobody wrote down since when, it is the first look at which it was so.
+5. Many names are shown as a few, and counted.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import datetime
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
+from urllib import parse as urls
 
+from handfast.api import jsonpath, objects
+from handfast.api.printing import ages
 from handfast.rules import check
-from handfast.rules.diagnoses import judged, standing
+from handfast.rules.console import consequences
+from handfast.rules.diagnoses import facts, judged, members, standing
+from handfast.rules.nodes import join_failures
+from handfast.rules.nodes import overview as node_states
 
 _ORDER: Final = (check.Verdict.FAILED, check.Verdict.WARNING)
 # A topic of `handfast status` -> the page that shows it.
@@ -16,43 +31,165 @@ PAGES: Final[Mapping[str, str]] = {
     "requests": "/requests",
     "nodes": "/nodes",
     "tokens": "/tokens",
-    "machines": "/nodes",
+    "machines": "/machines",
     "mesh": "/mesh",
     "store": "/store",
 }
 _ELSE: Final = "/check"
+# 3. how long ago a refused join may be
+RECENT: Final = datetime.timedelta(hours=1)
+_STATES: Final[Mapping[node_states.State, tuple[str, str]]] = {
+    node_states.State.EXPIRED: ("the certificate is over", "CertificateExpired"),
+    node_states.State.LATE: ("the certificate should have been renewed by now", "RenewalLate"),
+    node_states.State.WAITING: ("somebody asks for a first certificate, and nobody has decided", "NodeWaits"),
+    node_states.State.SILENT: ("the certificate is good, and the node is not seen", "NodeSilent"),
+}
+_URGENT: Final = frozenset({node_states.State.EXPIRED, node_states.State.LATE})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sentence:
-    """Something that needs somebody."""
+    """Something that needs somebody: whom or what it is about, what is wrong, since and until when, what follows and what to do."""
 
-    title: str
+    about: str
     text: str
     urgent: bool
-    reason: str
-    command: str
-    link: str
+    reason: str = ""
+    since: datetime.datetime | None = None
+    until: datetime.datetime | None = None
+    follows: str = ""
+    command: str = ""
+    link: str = _ELSE
 
 
-def sentences(checks: Sequence[check.Check]) -> list[Sentence]:
+# A check's name and reason -> when it was first seen so.
+Seen = Mapping[tuple[str, str], datetime.datetime]
+
+
+def remembered(before: Seen, checks: Sequence[check.Check], now: datetime.datetime) -> Seen:
+    """Since when each check that is not well is so, as far as somebody looked (4)."""
+    needing = [(each.name, each.reason) for each in checks if each.verdict in _ORDER]
+    return {key: before.get(key, now) for key in needing}
+
+
+def sentences(
+    checks: Sequence[check.Check], known: facts.Facts | None, joins: Iterable[join_failures.Failed], seen: Seen
+) -> list[Sentence]:
     """What needs somebody, the most urgent first."""
-    needing = [each for each in checks if each.verdict in _ORDER]
-    return [_sentence(each) for each in sorted(needing, key=lambda each: _ORDER.index(each.verdict))]
+    told: list[Sentence] = []
+    for each in (one for one in checks if one.verdict in _ORDER):
+        told += _of_check(each, known, checks, seen)
+    if known is not None:
+        told += _of_joins(joins, known.now)
+    return sorted(told, key=lambda sentence: not sentence.urgent)
 
 
-def _sentence(each: check.Check) -> Sentence:
+def _of_check(
+    each: check.Check, known: facts.Facts | None, checks: Sequence[check.Check], seen: Seen
+) -> Iterator[Sentence]:
+    # 2. told apart
+    if each.name == "nodes" and known is not None and not isinstance(known.nodes, check.Unread):
+        yield from _of_nodes(known.nodes, known.now, checks)
+    elif each.name == "requests" and known is not None and not isinstance(known.requests, check.Unread):
+        yield _of_requests(each, known.requests.documents)
+    else:
+        # 1. in the words of the check
+        yield Sentence(
+            about=each.name,
+            text=each.sentence,
+            urgent=each.verdict is check.Verdict.FAILED,
+            reason=each.reason,
+            since=seen.get((each.name, each.reason)),
+            follows=consequences.of(each.reason),
+            command=each.hint,
+            link=page_of(each.name),
+        )
+
+
+def page_of(name: str) -> str:
+    """The page that shows what a check is about."""
+    if name.startswith(f"{judged.MESH}-"):
+        return PAGES[judged.MESH]
+    return PAGES.get(next((topic for topic, names in standing.TOPICS.items() if name in names), ""), _ELSE)
+
+
+def _of_nodes(read: node_states.Objects, now: datetime.datetime, checks: Sequence[check.Check]) -> Iterator[Sentence]:
+    asked = any(each.name == "requests" and each.verdict in _ORDER for each in checks)
+    rows = [row for row in node_states.rows(read, now) if row.state not in node_states.CALM]
+    for state, group in itertools.groupby(rows, key=lambda row: row.state):
+        if state is node_states.State.WAITING and asked:
+            # Its request is told of already.
+            continue
+        these = list(group)
+        text, reason = _STATES[state]
+        first = these[0]
+        ends = [row.certificate.not_after for row in these if row.certificate is not None]
+        yield Sentence(
+            about=_several("node", [row.name for row in these]),
+            text=text if len(these) > 1 else first.problem or text,
+            urgent=state in _URGENT,
+            reason=reason,
+            since=_began(these),
+            until=min(ends) if ends and state is node_states.State.LATE else None,
+            follows=consequences.of(reason),
+            command=first.next_step,
+            link=f"/nodes/{urls.quote(first.name, safe='')}" if len(these) == 1 else f"/nodes?state={state}",
+        )
+
+
+def _began(rows: Sequence[node_states.Row]) -> datetime.datetime | None:
+    """When the first of these, all in one state, came into it; None: nobody wrote that down."""
+    instants = [_since(row) for row in rows]
+    return min((each for each in instants if each is not None), default=None)
+
+
+def _since(row: node_states.Row) -> datetime.datetime | None:
+    if row.state is node_states.State.SILENT:
+        return row.seen
+    if row.state is node_states.State.EXPIRED and row.certificate is not None:
+        return row.certificate.not_after
+    return row.renewal[1] if row.state is node_states.State.LATE and row.renewal is not None else None
+
+
+def _of_requests(each: check.Check, documents: Sequence[objects.Document]) -> Sentence:
+    waiting = [one for one in documents if members.is_open(one)]
+    names = [jsonpath.text(one, "metadata", "name") for one in waiting]
+    created = [ages.instant(jsonpath.text(one, "metadata", "creationTimestamp")) for one in waiting]
     return Sentence(
-        title=each.name,
+        about=_several("request", names),
         text=each.sentence,
         urgent=each.verdict is check.Verdict.FAILED,
         reason=each.reason,
+        since=min((one for one in created if one is not None), default=None),
+        follows=consequences.of(each.reason),
         command=each.hint,
-        link=PAGES.get(_topic(each.name), _ELSE),
+        link=f"/requests/{urls.quote(names[0], safe='')}" if len(names) == 1 else "/requests",
     )
 
 
-def _topic(name: str) -> str:
-    if name.startswith(f"{judged.MESH}-"):
-        return judged.MESH
-    return next((topic for topic, names in standing.TOPICS.items() if name in names), "")
+def _of_joins(joins: Iterable[join_failures.Failed], now: datetime.datetime) -> Iterator[Sentence]:
+    """One for each token and reason (3); a request that waits is told of as a request."""
+    recent = [each for each in joins if now - each.last <= RECENT and not each.request]
+    rows = sorted(recent, key=lambda each: (each.known, each.token, each.reason))
+    for (known, token, reason), group in itertools.groupby(
+        rows, key=lambda each: (each.known, each.token, each.reason)
+    ):
+        these = list(group)
+        times = sum(each.count for each in these)
+        sources = list(dict.fromkeys(each.source for each in these if each.source))
+        wheres = f" from {check.several(sources)}" if sources else ""
+        yield Sentence(
+            about=f"Token {token}" if known and token else "A token that is not there",
+            text=f"was refused {times} time{'' if times == 1 else 's'}{wheres}: {reason}",
+            urgent=False,
+            reason=reason,
+            since=min(each.first or each.last for each in these),
+            follows="Whoever has it does not join with it.",
+            command=these[0].change,
+            link=f"/tokens/{urls.quote(token, safe='')}" if known and token else "/tokens",
+        )
+
+
+def _several(what: str, names: Sequence[str]) -> str:
+    # 5. few names
+    return f"{what} {names[0]}" if len(names) == 1 else f"{len(names):,} {what}s"

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What expires in the next 30 days, day by day, and what happened since yesterday. It reads nothing and draws nothing but numbers.
+
+1. Of each holder and signer the newest certificate counts: the others were replaced.
+2. One whose renewal is late is nobody's to renew, as far as anybody can tell; every other is renewed before its end, or is not due yet.
+3. A day is one of UTC, counted from now on: the first is today.
+4. A bar's height is in proportion to the day with the most; a day with any has a bar that can be seen.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from handfast.pki import renewal
+from handfast.rules.ledger import entries
+from handfast.rules.nodes import join_failures
+
+DAYS: Final = 30
+_DAY: Final = datetime.timedelta(days=1)
+# The picture: so high, so wide for each day, with so much between two.
+HEIGHT: Final = 110
+WIDTH: Final = 20
+_GAP: Final = 5
+_LEAST: Final = 3
+_JOINS: Final = (entries.JOIN, entries.MACHINE_JOIN)
+
+
+@dataclass(frozen=True, slots=True)
+class Day:
+    """One day: how many certificates end on it that will be renewed, and how many that nobody renews."""
+
+    date: datetime.date
+    renewed: int = 0
+    late: int = 0
+
+    @property
+    def count(self) -> int:
+        return self.renewed + self.late
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A day in the picture: where it begins, and its two parts from the ground up, the late one below."""
+
+    day: Day
+    x: int
+    width: int
+    late: int
+    renewed: int
+
+    @property
+    def late_top(self) -> int:
+        return HEIGHT - self.late
+
+    @property
+    def renewed_top(self) -> int:
+        return HEIGHT - self.late - self.renewed
+
+
+@dataclass(frozen=True, slots=True)
+class Since:
+    """What happened within a day."""
+
+    issued: int
+    joined: int
+    refused: int
+    revoked: int
+
+
+def days(issued: Iterable[entries.Entry], now: datetime.datetime) -> list[Day]:
+    """The next days, the first of them today (3)."""
+    newest: dict[tuple[str, str], entries.Entry] = {}
+    for entry in issued:
+        # 1. one of each holder
+        holder = (entry.signer, entry.names[0] if entry.names else entry.key_fingerprint)
+        before = newest.get(holder)
+        if before is None or before.issued_at < entry.issued_at:
+            newest[holder] = entry
+    counts = [[0, 0] for _ in range(DAYS)]
+    today = now.astimezone(datetime.UTC).date()
+    for entry in newest.values():
+        ahead = (entry.not_after.astimezone(datetime.UTC).date() - today).days
+        if entry.not_after > now and ahead < DAYS:
+            # 2. late ones
+            late = now >= renewal.deadline(entry.issued_at, entry.not_after, renewal.LATEST)
+            counts[ahead][late] += 1
+    return [Day(today + number * _DAY, renewed, late) for number, (renewed, late) in enumerate(counts)]
+
+
+def bars(of: Sequence[Day]) -> list[Bar]:
+    """The picture (4)."""
+    most = max((day.count for day in of), default=0) or 1
+    shown = []
+    for number, day in enumerate(of):
+        late, renewed = _height(day.late, most), _height(day.renewed, most)
+        shown.append(Bar(day, number * WIDTH + _GAP // 2, WIDTH - _GAP, late, renewed))
+    return shown
+
+
+def _height(count: int, most: int) -> int:
+    return max(_LEAST, round((HEIGHT - 10) * count / most)) if count else 0
+
+
+def in_words(of: Sequence[Day]) -> str:
+    """The picture as a sentence, for who does not see it."""
+    total, late = sum(day.count for day in of), sum(day.late for day in of)
+    if not total:
+        return "No certificate of a node ends in the next 30 days."
+    most = max(of, key=lambda day: day.count)
+    red = (
+        f"{late:,} of them {'are' if late > 1 else 'is'} late, and nobody renews {'them' if late > 1 else 'it'}"
+        if late
+        else "none is late"
+    )
+    return f"{total:,} certificates of nodes end in the next 30 days, most of them ({most.count:,}) on {most.date:%-d %B}; {red}."
+
+
+def since_yesterday(
+    issued: Iterable[entries.Entry],
+    joins: Iterable[join_failures.Failed],
+    revoked: Iterable[datetime.datetime | None],
+    now: datetime.datetime,
+) -> Since:
+    """What happened within a day; `revoked` are the instants at which Revocations were made."""
+    begin = now - _DAY
+    fresh = [entry for entry in issued if entry.issued_at >= begin]
+    return Since(
+        issued=len(fresh),
+        joined=sum(entry.rule.startswith(_JOINS) for entry in fresh),
+        refused=sum(each.count for each in joins if each.last >= begin),
+        revoked=sum(at is not None and at >= begin for at in revoked),
+    )

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The sentences of the first page: what needs somebody, with since when, what follows, the command and a page."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+import pytest
+
+from handfast.rules import check
+from handfast.rules.console import overview
+from handfast.rules.diagnoses import facts, judged
+from handfast.rules.nodes import join_failures
+from tests.unit.rules.diagnoses import known
+from tests.unit.rules.nodes import test_overview as nodes_of
+
+NOW = known.NOW
+HOUR = datetime.timedelta(hours=1)
+
+
+def told(
+    joins: list[join_failures.Failed] | None = None, seen: overview.Seen | None = None, **changes: Any
+) -> list[overview.Sentence]:
+    facts_now = known.good(**changes)
+    return overview.sentences(judged.everything(facts_now), facts_now, joins or [], seen or {})
+
+
+def test_where_all_is_well_there_is_nothing_to_say():
+    assert told() == []
+
+
+def test_a_check_that_is_not_well_is_a_sentence_in_its_own_words():
+    [failed] = [each for each in judged.everything(known.good(stranger=403)) if each.verdict is not check.Verdict.OK]
+    seen = {(failed.name, failed.reason): NOW - HOUR}
+    [sentence] = told(stranger=403, seen=seen)
+    assert (sentence.about, sentence.text, sentence.reason) == (failed.name, failed.sentence, failed.reason)
+    assert sentence.command == failed.hint
+    assert sentence.since == NOW - HOUR
+    assert sentence.follows
+    assert sentence.link == "/tokens"
+
+
+def test_what_fails_comes_before_what_warns():
+    # The first of these warns, and stands before the second in the order of checks.
+    sentences = told(webhooks=[facts.Hook("hook", "https://h", True, "refused")], cluster_info=None)
+    assert {each.urgent for each in sentences} == {True, False}
+    assert [each.urgent for each in sentences] == sorted((each.urgent for each in sentences), reverse=True)
+
+
+def test_nodes_are_told_apart_by_their_states():
+    read = known.nodes(
+        nodes=[nodes_of.node(name) for name in ("w1", "w2", "w3", "w4")],
+        leases=[
+            nodes_of.lease("w1"),
+            nodes_of.lease("w2"),
+            nodes_of.lease("w3"),
+            nodes_of.lease("w4", seconds_ago=7200),
+        ],
+        issued=[
+            nodes_of.entry("w1", age=25, lasts=24),
+            nodes_of.entry("w2", age=23, lasts=24),
+            nodes_of.entry("w3", age=23.5, lasts=24),
+            nodes_of.entry("w4"),
+        ],
+    )
+    expired, late, silent = told(nodes=read)
+    assert (expired.about, expired.urgent, expired.link) == ("node w1", True, "/nodes/w1")
+    assert expired.since == NOW - HOUR
+    assert (late.about, late.urgent, late.link, late.until) == ("2 nodes", True, "/nodes?state=late", NOW + HOUR / 2)
+    assert late.since is not None
+    assert late.since < NOW
+    assert (silent.about, silent.urgent, silent.since) == ("node w4", False, NOW - 2 * HOUR)
+    assert {expired.reason, late.reason, silent.reason} == {"CertificateExpired", "RenewalLate", "NodeSilent"}
+    assert all(each.follows and each.command for each in (expired, late, silent))
+
+
+def test_a_node_that_never_was_seen_has_no_since():
+    [silent] = told(nodes=known.nodes(leases=[]))
+    assert (silent.reason, silent.since) == ("NodeSilent", None)
+
+
+def test_a_node_that_waits_is_told_of_once():
+    waiting = known.request("csr-9", of="w9")
+    read = known.nodes(requests=[waiting])
+    [alone] = told(nodes=read)
+    assert (alone.about, alone.reason) == ("node w9", "NodeWaits")
+    [request] = told(nodes=read, requests=facts.Requests([waiting]))
+    assert (request.about, request.reason, request.link) == ("request csr-9", "RequestsWait", "/requests/csr-9")
+    assert request.since == datetime.datetime(2026, 11, 18, 11, tzinfo=datetime.UTC)
+
+
+def test_several_requests_are_counted():
+    [sentence] = told(requests=facts.Requests([known.request("a/b"), known.request("c")]))
+    assert (sentence.about, sentence.link) == ("2 requests", "/requests")
+
+
+def test_what_could_not_be_read_is_told_by_its_check():
+    unread = check.Unread("it was not answered", check.TIMEOUT)
+    abouts = {each.about for each in told(nodes=unread, requests=unread)}
+    assert {"nodes", "requests"} <= abouts
+    # Without facts there is what the checks say.
+    failed = check.Check("nodes", check.Verdict.FAILED, "late", "RenewalLate", "look")
+    [alone] = overview.sentences([failed], None, [], {})
+    assert (alone.about, alone.link) == ("nodes", "/nodes")
+
+
+@pytest.mark.parametrize(
+    ("name", "page"),
+    [("store", "/store"), ("mesh", "/mesh"), ("mesh-anchors", "/mesh"), ("dns", "/check"), ("signatures", "/tokens")],
+)
+def test_every_check_has_a_page(name: str, page: str):
+    assert overview.page_of(name) == page
+
+
+def failed(token: str = "abcdef", **more: Any) -> join_failures.Failed:
+    values: dict[str, Any] = {"last": NOW - HOUR / 2, "reason": "TokenExpired", "token": token, "source": "192.0.2.1"}
+    return join_failures.Failed(**{**values, **more})
+
+
+def test_joins_that_were_refused_are_told_by_token_and_reason():
+    joins = [
+        failed(count=300, first=NOW - 3 * HOUR),
+        failed(count=12, source="192.0.2.2"),
+        failed("", known=False, reason="UnknownToken", source=""),
+        failed("old123", last=NOW - 2 * HOUR),
+        failed("waits1", request="csr-1"),
+    ]
+    unknown, expired = told(joins)
+    assert expired.about == "Token abcdef"
+    assert expired.text == "was refused 312 times from 192.0.2.1, 192.0.2.2: TokenExpired"
+    assert (expired.since, expired.link, expired.urgent) == (NOW - 3 * HOUR, "/tokens/abcdef", False)
+    assert expired.command.startswith("handfast token create")
+    assert (unknown.about, unknown.text) == ("A token that is not there", "was refused 1 time: UnknownToken")
+    assert unknown.link == "/tokens"
+
+
+def test_since_when_is_the_first_look_at_which_it_was_so():
+    bad = check.Check("store", check.Verdict.FAILED, "full", "StoreNotReady", "look")
+    good = check.Check("cas", check.Verdict.OK, "fine")
+    first = overview.remembered({}, [bad, good], NOW)
+    assert first == {("store", "StoreNotReady"): NOW}
+    assert overview.remembered(first, [bad], NOW + HOUR) == first
+    # What was well in between begins anew.
+    assert overview.remembered(overview.remembered(first, [good], NOW), [bad], NOW + HOUR) == {
+        ("store", "StoreNotReady"): NOW + HOUR
+    }
