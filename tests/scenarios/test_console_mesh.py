@@ -180,7 +180,7 @@ def test_rows_are_filtered_and_sorted_by_the_server(mesh_looker: console_world.L
     mesh_looker.picture(page, path.strip("/").replace("/", "-"))
     console_world.require_accessible(page)
     page.get_by_role("searchbox").fill("ledger")
-    page.wait_for_function("document.querySelectorAll('tbody tr[data-key]').length < 4")
+    page.locator("tbody tr[data-key]").nth(4).wait_for(state="detached")
     assert "ledger" in page.locator("tbody tr[data-key]").first.inner_text()
     # The one that is over comes first.
     page.goto("/mesh/workloads")

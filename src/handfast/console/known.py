@@ -135,6 +135,10 @@ class Known:
         for listener in self._listeners:
             listener("facts")
 
+    def version(self, of: Sequence[needs_module.Need[Any]]) -> tuple[int, ...]:
+        """It differs from before when one of these needs has changed, or facts were looked up."""
+        return (self.looking.count, *(self._versions.get(need.name, 0) for need in of))
+
     def once(
         self,
         key: Hashable,
@@ -146,7 +150,7 @@ class Known:
     ) -> T:
         """What `make` makes of these needs (3): kept until one of them changes, for `seconds` at least and `at_most` at longest."""
         now = self._clock.monotonic()
-        version = (self.looking.count, *(self._versions.get(need.name, 0) for need in of))
+        version = self.version(of)
         kept = self._made.get(key)
         if kept is None or now - kept.at > at_most or (kept.version != version and now - kept.at >= seconds):
             kept = self._made[key] = _Made(version, now, make())

@@ -24,7 +24,9 @@ from handfast.rules.console import graph, mesh, mesh_graph, mesh_trust, question
 from handfast.rules.ledger import entries as ledger_entries
 from handfast.rules.mesh import control_plane, settings
 
+# How often it is made anew at most, when something has changed; and at least, since certificates end by themselves.
 _SECONDS: Final = 2.0
+_OLD_SECONDS: Final = 15.0
 _MOST_POLICIES: Final = 100
 _MOST_LINES: Final = 200
 _NEEDS: Final = (
@@ -76,12 +78,15 @@ class Pictures:
         self._ledger = _Ledger()
         self._turn = asyncio.Lock()
         self._made_at = float("-inf")
+        self._made_of: tuple[int, ...] = ()
         self._view = View(installed=None)
 
     async def view(self) -> View:
         """What is known now, or was a moment ago; whoever comes while it is made waits for the same."""
         async with self._turn:
-            if self._known.monotonic() - self._made_at >= _SECONDS:
+            age, version = self._known.monotonic() - self._made_at, self._known.version(_NEEDS)
+            if age >= _SECONDS and (age >= _OLD_SECONDS or version != self._made_of):
+                self._made_of = version
                 # 1. in a thread of its own
                 self._view = await asyncio.to_thread(_made, _take(self._known), self._ledger)
                 self._made_at = self._known.monotonic()
