@@ -232,3 +232,21 @@ class Announcer:
 
     def _collection(self) -> Any:
         return self._documents.replica.collection(resources.LEASES.prefix)
+
+
+def of_server(
+    store: protocol.Store,
+    documents: storage.Storage,
+    clock: clocks.Clock,
+    envelopes: envelope.Envelopes,
+    more_annotations: Callable[[], Mapping[str, str]],
+) -> Announcer:
+    """What announces the forms that these envelopes know, and has them write the one that all servers know."""
+    return Announcer(
+        store,
+        documents,
+        clock,
+        raise_form=envelopes.write_as,
+        forms=envelopes.known,
+        more_annotations=more_annotations,
+    )
