@@ -42,8 +42,8 @@ LIMITS: Final = limits.Limits(
     connections_burst=1000,
 )
 _log = structlog.get_logger("handfast.console")
-# Looks a control plane up, as `handfast check` does: with a client, and what it was made from.
-Look = Callable[[api.Client, connection.Connection], Awaitable[facts.Facts]]
+# Looks a control plane up, as `handfast check` does: with a client, what it was made from, and who is told how far it is.
+Look = Callable[[api.Client, connection.Connection, looking.Tell], Awaitable[facts.Facts]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +86,7 @@ async def served(
     listen = dataclasses.replace(options.listen, port=int(sock.getsockname()[1]))
     link = transport.Transport(used, clock=clock)
     client = api.Client(link)
-    looker = looking.Looking(lambda: look(client, used), clock)
+    looker = looking.Looking(lambda tell: look(client, used, tell), clock)
     everything = known.Known(client, used, looker, clock)
     everything.cluster = _cluster(used)
     codes = opening.Opening(options.key, clock)

@@ -86,12 +86,23 @@ class Known:
         self._sources: dict[str, tuple[needs_module.Need[Any], _Kept, cache.Following]] = {}
         self._versions: dict[str, int] = {}
         self._made: dict[Hashable, _Made] = {}
+        self._kept: dict[Hashable, Any] = {}
         self._listeners: list[Callable[[str], None]] = []
         self.fleet = fleet_module.Fleet(clock, self._changed)
         looking.on_change = self._looked
 
     def now(self) -> datetime.datetime:
         return self._clock.now()
+
+    def monotonic(self) -> float:
+        return self._clock.monotonic()
+
+    def kept(self, key: Hashable, build: Callable[[], T]) -> T:
+        """What a page keeps for as long as the console runs: built at the first request for this key."""
+        if key not in self._kept:
+            self._kept[key] = build()
+        value: T = self._kept[key]
+        return value
 
     def of(self, need: needs_module.Need[V]) -> cache.Informer[V]:
         """The informer of a need (1)."""
@@ -145,6 +156,10 @@ class Known:
         for listener in self._listeners:
             listener("facts")
 
+    def version(self, of: Sequence[needs_module.Need[Any]]) -> tuple[int, ...]:
+        """It differs from before when one of these needs has changed, or facts were looked up."""
+        return (self.looking.count, *(self._versions.get(need.name, 0) for need in of))
+
     def once(
         self,
         key: Hashable,
@@ -156,7 +171,7 @@ class Known:
     ) -> T:
         """What `make` makes of these needs (3): kept until one of them changes, for `seconds` at least and `at_most` at longest."""
         now = self._clock.monotonic()
-        version = (self.looking.count, *(self._versions.get(need.name, 0) for need in of))
+        version = self.version(of)
         kept = self._made.get(key)
         # What a look has found is new at once: looks have a pause of their own.
         looked = kept is not None and kept.version[0] != version[0]

@@ -16,7 +16,7 @@ import aiohttp
 from handfast.assembly import console as assembly
 from handfast.bootstrap import kubeconfig as kubeconfig_words
 from handfast.client import api, connection, transport
-from handfast.console import opening
+from handfast.console import looking, opening
 from handfast.pki import authority, keys, names, pem, profiles
 from handfast.rules.diagnoses import facts
 from handfast.runtime import addresses
@@ -98,7 +98,7 @@ class Browser:
         await self._session.close()
 
 
-async def well(_client: api.Client, _used: connection.Connection) -> facts.Facts:
+async def well(_client: api.Client, _used: connection.Connection, _tell: looking.Tell) -> facts.Facts:
     """A look at a control plane where all is well."""
     return known_facts.good()
 
