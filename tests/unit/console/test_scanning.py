@@ -10,7 +10,9 @@ import segno
 
 from handfast.console import scanning
 
-COMMAND = "handfast join 10.0.0.1:6443 --token abcdef.0123456789abcdef --discovery-token-ca-cert-hash sha256:" + "0" * 64
+COMMAND = (
+    "handfast join 10.0.0.1:6443 --token abcdef.0123456789abcdef --discovery-token-ca-cert-hash sha256:" + "0" * 64
+)
 
 
 @pytest.mark.parametrize("text", ["x", COMMAND, COMMAND * 4])
