@@ -71,6 +71,12 @@ class Etcd:
                 self._process.wait()
                 self._process = None
 
+    def freeze(self) -> None:
+        self.kill(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        self.kill(signal.SIGCONT)
+
     def place(self, prefix: str = "") -> places.Place:
         return places.Place((self.address,), prefix or f"test/{next(_numbers)}")
 

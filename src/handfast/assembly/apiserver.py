@@ -13,7 +13,7 @@ import importlib.metadata
 import math
 import pathlib
 import socket
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -101,6 +101,8 @@ class ApiServerOptions:
     tls_files: tuple[str, str] | None = None
     # Networks of balancers, as an operator writes them.
     proxy_protocol_from: str = "none"
+    # The forms of stored values that this server knows: those of this version.
+    forms: Mapping[int, envelope.Form] = field(default_factory=lambda: envelope.FORMS)
 
 
 class ApiServer:
@@ -118,7 +120,7 @@ class ApiServer:
     ) -> None:
         limits = options.limits
         sealer = seal.Sealer.from_text(files.read_private(place.encryption_key, limit=_FILE_BYTES).decode())
-        envelopes = envelope.Envelopes(sealer, SEALED)
+        envelopes = envelope.Envelopes(sealer, SEALED, options.forms)
         # First, so that a file that changes from here on is one that has changed.
         self._files = served_files.ServedFiles(place, clock, options.tls_files)
         client_cas = self._files.client_cas()
@@ -133,7 +135,14 @@ class ApiServer:
         self.lineage = lineage.Lineage(store, place.store_seen, sealer)
         self.replica = replica.Replica(store, envelopes, shared=shared)
         self.storage = storage.Storage(store, envelopes, self.replica)
-        self.announcer = announcement.Announcer(store, self.storage, clock, more_annotations=self._lease_annotations)
+        self.announcer = announcement.Announcer(
+            store,
+            self.storage,
+            clock,
+            forms=envelope.known(options.forms),
+            raise_form=envelopes.write_as,
+            more_annotations=self._lease_annotations,
+        )
         self.table = kinds.Table((*kinds.builtin(), *handfast_kinds.rows()))
         self.discovery = discovery.Discovery(self.table)
         self.hub = watch.Hub(self.replica, clock, limits.watch_buffer_bytes, limits.write_seconds)

@@ -166,7 +166,7 @@ def _facts(
         webhooks=row("webhooks"),
         requests=row("requests"),
         nodes=nodes if isinstance(nodes, check.Unread) else nodes.objects,
-        hidden=() if isinstance(nodes, check.Unread) else nodes.forbidden,
+        hidden=() if isinstance(nodes, check.Unread) else nodes.unread,
         bindings=row("bindings"),
         machines=row("machines"),
         mesh=row("mesh"),

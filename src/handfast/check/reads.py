@@ -98,7 +98,7 @@ class Reads:
         for document in [each for each in documents if members.is_open(each)][:_EXPLAINED]:
             request = signing_requests.DECODER.decode(msgspec.json.encode(document))
             explanations[jsonpath.text(document, "metadata", "name")] = await review.explain(request)
-        return facts.Requests(documents, explanations)
+        return facts.Requests(documents, explanations, tuple(dict.fromkeys(missing)))
 
     async def nodes(self) -> node_overview.Read:
         return await node_overview.read(self.client)

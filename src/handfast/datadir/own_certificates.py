@@ -158,8 +158,11 @@ def _require_ours(
     if certificate.public_key.spki != key.public.spki:
         mismatch = errors.Refused("the certificate and the private key do not belong together")
         raise unfit(certificate_path, key_path, mismatch, hint=hint)
-    # Judged at an instant inside its life, since whether it has expired is another question.
-    instant = min(max(work.now, certificate.not_before), certificate.not_after)
+    # One that has expired is issued anew in any case. The CA may have been renewed since, and not have been in force with it.
+    if certificate.not_after < work.now:
+        return
+    # Judged at an instant inside its life, since whether it has begun is another question.
+    instant = max(work.now, certificate.not_before)
     try:
         chains.verify([certificate.der], bundle, chains.Server("localhost"), instant)
     except errors.Refused as refused:

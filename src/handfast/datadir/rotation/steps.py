@@ -67,7 +67,8 @@ class ControlPlane:
                 raise errors.Unavailable(
                     message.format(shown),
                     reason="NotNoticed",
-                    hint="see that the API server and the controllers run, and run the same command again: it goes on here",
+                    hint="see that the API server and the controllers run, copy the files of `pki` to the other servers of this store, "
+                    "if there are any, and run the same command again: it goes on here",
                 )
             await self.clock.sleep(_POLL)
 

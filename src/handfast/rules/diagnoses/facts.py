@@ -68,6 +68,8 @@ class Requests:
 
     documents: Sequence[objects.Document] = ()
     explanations: Mapping[str, request_explanation.Explanation] = field(default_factory=dict)
+    # What the explanations lack, in sentences.
+    unread: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +105,7 @@ class Facts:
     webhooks: Sequence[Hook] | check.Unread = NOT_ASKED
     requests: Requests | check.Unread = NOT_ASKED
     nodes: overview.Objects | check.Unread = NOT_ASKED
-    # What of that the caller may not read, in sentences.
+    # What of that the caller may not read, or this server does not have, in sentences.
     hidden: Sequence[str] = ()
     # Bindings that give something to all nodes.
     bindings: Sequence[objects.Document] | check.Unread = NOT_ASKED

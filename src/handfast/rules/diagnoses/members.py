@@ -54,7 +54,7 @@ def requests(known: facts.Facts) -> check.Check:
         said = f"nobody acts on requests that wait for nothing else: {check.several(stuck)}"
         return check.Check(name, _FAILED, said, "RequestsNotActedOn", "see that approver and signer run, and may do it")
     if waiting:
-        said = f"{len(waiting)} wait for somebody: {check.several(waiting)}"
+        said = "; ".join((f"{len(waiting)} wait for somebody: {check.several(waiting)}", *read.unread))
         return check.Check(name, _WARNING, said, "RequestsWait", f"handfast csr explain {_first(waiting)}")
     return check.Check(name, _OK, "none waits")
 
@@ -86,7 +86,7 @@ def nodes(known: facts.Facts) -> check.Check:
     said = ", ".join(f"{counts[state]} {state}" for state in overview.ORDER if counts[state])
     needing = [row for row in rows if row.state not in overview.CALM]
     if not needing:
-        # What may not be read could hide one that is late.
+        # What is not known could hide one that is late.
         return check.unknown(name, check.several(known.hidden)) if known.hidden else check.Check(name, _OK, said)
     told = f"{said}; {check.several([f'{row.name}: {row.problem}' for row in needing])}"
     first = needing[0]

@@ -51,6 +51,11 @@ def at(key: bytes, revision: int) -> Any:
     return messages.Compare(result=messages.EQUAL, target=messages.MOD, key=key, mod_revision=revision)
 
 
+def same(key: bytes, text: str) -> Any:
+    """That the key has this value."""
+    return messages.Compare(result=messages.EQUAL, target=messages.VALUE, key=key, value=text.encode())
+
+
 async def read(session: sessions.Session) -> Marks | None:
     """What is written; None if there is no store yet."""
     place = session.place

@@ -127,6 +127,13 @@ class Transaction:
             self._connection.execute("INSERT OR REPLACE INTO notes VALUES (?, ?)", (name, text))
         return self.revision
 
+    def swap_note(self, name: str, expected: str | None, text: str | None) -> str | None:
+        found = schema.read_note(self._connection, name)
+        if found != expected:
+            return found
+        self.set_note(name, text)
+        return text
+
     def _append(self, key: str, value: bytes | None, previous: int, statement: str, op: str) -> int:
         """Write a row of the log if its precondition holds, else Mismatch."""
         revision = self.revision + 1
