@@ -166,6 +166,17 @@ def test_a_token_is_shown_once_and_a_machine_joins_by_it(looker: console_world.L
     assert not any(secret in text for text in logs)
 
 
+def test_without_javascript_a_new_token_cannot_be_gone_back_to(looker: console_world.Looker) -> None:
+    page = looker.page("/tokens/new", java_script_enabled=False, viewport=console_world.PHONE)
+    page.get_by_role("button", name="Create it").click()
+    secret = page.locator("pre.secret").inner_text().partition("--token ")[2].split()[0].partition(".")[2]
+    looker.picture(page, "token-once-phone")
+    console_world.require_no_sideways_scroll(page)
+    page.goto("/requests")
+    go_back(page)
+    assert secret not in page.content()
+
+
 def test_what_strangers_write_is_text(looker: console_world.Looker) -> None:
     plane = looker.console.plane
     name = "evil-<img src=x onerror=alert(1)>"
