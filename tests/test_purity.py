@@ -36,6 +36,7 @@ ALLOWED: Mapping[str, Allowed] = {
     "__future__": Allowed(EVERYWHERE, "annotations stay text"),
     "base64": Allowed(EVERYWHERE, "an encoding"),
     "binascii": Allowed(EVERYWHERE, "the errors of base64"),
+    "bisect": Allowed(("rules.console.node_table",), "a place in a sorted list"),
     "cel_expr_python": Allowed(("api.cel.engine",), "evaluates expressions that users send, within bounds"),
     "collections": Allowed(EVERYWHERE, "types of containers"),
     "copy": Allowed(("api",), "documents are copied before they are changed"),
@@ -48,7 +49,9 @@ ALLOWED: Mapping[str, Allowed] = {
     "enum": Allowed(EVERYWHERE, "names for a few values"),
     "functools": Allowed(EVERYWHERE, "caches of pure functions"),
     "hashlib": Allowed(EVERYWHERE, "digests"),
-    "heapq": Allowed(("rules.machines.pressure", "rules.mesh.issued"), "what counts next, in order"),
+    "heapq": Allowed(
+        ("rules.console.node_table", "rules.machines.pressure", "rules.mesh.issued"), "what counts next, in order"
+    ),
     "hmac": Allowed(EVERYWHERE, "comparison in constant time"),
     "importlib.resources": Allowed(
         ("api.schema.schema", "api.openapi.descriptions"),
@@ -75,7 +78,10 @@ ALLOWED: Mapping[str, Allowed] = {
     "typing": Allowed(EVERYWHERE, "types"),
     "urllib.parse": Allowed(EVERYWHERE, "grammar of URLs; the part of urllib that opens none"),
     "warnings": Allowed(("pki.names",), "a library warns about names that are judged here anyway"),
-    "zlib": Allowed(("rules.machine_config.data_urls",), "unpacks gzip, up to a limit"),
+    "zlib": Allowed(
+        ("rules.machine_config.data_urls", "rules.console.ledger_index"),
+        "unpacks gzip up to a limit, and what it packed itself",
+    ),
     "yaml": Allowed(
         ("api.codec.yaml_document", "bootstrap.kubeconfig"), "the parser's events; documents are built here"
     ),

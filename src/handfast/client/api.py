@@ -235,13 +235,14 @@ class Client:
         decoder: msgspec.json.Decoder[Listing[T]],
         *,
         metadata: bool = False,
+        page_size: int = PAGE,
     ) -> AsyncIterator[Listing[T]]:
         """Every object in scope, one page in memory at a time; the last page carries the version to watch from.
 
         Objects that `decoder` does not take are left out.
         """
         at = path(resource, namespace=scope.namespace)
-        params = {**scope.params(), "limit": str(PAGE)}
+        params = {**scope.params(), "limit": str(page_size)}
         while True:
             body = await self.transport.request("GET", at, params=params, accept=METADATA_LIST if metadata else JSON)
             try:

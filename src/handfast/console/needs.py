@@ -9,14 +9,25 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
-from handfast.api import handfast_kinds, kinds, metadata, objects, resources, signing_requests
+from handfast.api import (
+    handfast_kinds,
+    kinds,
+    machine_config_kinds,
+    machine_kinds,
+    metadata,
+    objects,
+    resources,
+    signing_requests,
+)
 from handfast.bootstrap import token_limits, tokens
-from handfast.client import api, partial, watch
+from handfast.client import api, machine_inventory, partial, watch
+from handfast.rules.machines import group_versions, inventory
 from handfast.rules.nodes import liveness
 from handfast.rules.tokens import failed_joins, maker
 
@@ -40,6 +51,12 @@ class Named(msgspec.Struct, frozen=True, gc=False):
         """As rules read documents."""
         document: objects.Document = msgspec.to_builtins(self)
         return document
+
+
+class Labelled(msgspec.Struct, frozen=True, gc=False):
+    """An object of which name and labels are enough."""
+
+    metadata: partial.LabelledMeta = partial.LabelledMeta()
 
 
 class Whole(Named, frozen=True, gc=False):
@@ -114,6 +131,7 @@ class SegmentSpec(msgspec.Struct, frozen=True, gc=False):
     entries: tuple[str, ...] = ()
     sealed: bool = False
     hash: str = ""
+    chain: str = ""
 
 
 class Segment(Named, frozen=True, gc=False):
@@ -166,12 +184,13 @@ def _need(
     scope: api.Scope = api.EVERYTHING,
     metadata_only: bool = False,
     if_served: bool = False,
+    **more: Any,
 ) -> Need[V]:
-    source = watch.Source(resource=kind, view=view, scope=scope, metadata=metadata_only, if_served=if_served)
+    source = watch.Source(resource=kind, view=view, scope=scope, metadata=metadata_only, if_served=if_served, **more)
     return Need(name, title, kind, source)
 
 
-NODES: Final = _need("nodes", "Nodes", resources.NODES, Named, metadata_only=True)
+NODES: Final = _need("nodes", "Nodes", resources.NODES, Labelled, metadata_only=True)
 LEASES: Final = _need(
     "leases", "Leases of nodes", resources.LEASES, Lease, scope=api.Scope(namespace=liveness.NAMESPACE)
 )
@@ -183,7 +202,10 @@ TOKENS: Final = _need(
     Token,
     scope=api.Scope(namespace=tokens.NAMESPACE, field_selector=f"type={tokens.SECRET_TYPE}"),
 )
-LEDGER: Final = _need("ledger", "the issuance ledger", handfast_kinds.ISSUANCE_LOG, Segment, if_served=True)
+# A segment has 64 entries, to verify and to pack: few of them at once, so that nobody waits meanwhile.
+LEDGER: Final = _need(
+    "ledger", "the issuance ledger", handfast_kinds.ISSUANCE_LOG, Segment, if_served=True, page_size=4
+)
 REVOCATIONS: Final = _need("revocations", "Revocations", handfast_kinds.REVOCATION, Whole, if_served=True)
 FAILED_JOINS: Final = _need(
     "failed-joins",
@@ -191,4 +213,27 @@ FAILED_JOINS: Final = _need(
     resources.EVENTS,
     Event,
     scope=api.Scope(namespace=tokens.NAMESPACE, field_selector=f"reason={failed_joins.REASON}"),
+)
+# Machines may be defined while the console runs.
+_SOON: Final = 30.0
+MACHINES: Final = _need(
+    "machines", "Machines", machine_kinds.MACHINE, machine_inventory.View, if_served=True, without_seconds=_SOON
+)
+CLUSTER_API_MACHINES: Final = _need(
+    "cluster-api-machines",
+    "Machines of Cluster API",
+    dataclasses.replace(machine_kinds.MACHINE, group=inventory.CLUSTER_API, version="v1beta2"),
+    machine_inventory.View,
+    if_served=True,
+    without_seconds=_SOON,
+    versions=group_versions.VERSIONS[inventory.CLUSTER_API],
+)
+POOLS: Final = _need(
+    "pools",
+    "MachineConfigPools",
+    machine_config_kinds.MACHINE_CONFIG_POOL,
+    Named,
+    metadata_only=True,
+    if_served=True,
+    without_seconds=_SOON,
 )

@@ -15,7 +15,7 @@ import aiohttp
 
 from handfast.assembly import console as assembly
 from handfast.bootstrap import kubeconfig as kubeconfig_words
-from handfast.client import api, connection
+from handfast.client import api, connection, transport
 from handfast.console import opening
 from handfast.pki import authority, keys, names, pem, profiles
 from handfast.rules.diagnoses import facts
@@ -125,6 +125,25 @@ def kubeconfig_of(world: worlds.World, path: pathlib.Path, name: str, *groups: s
     return path
 
 
+def leading_to(world: worlds.World, kubeconfig: pathlib.Path | None = None, base: str = "") -> pathlib.Path:
+    """A kubeconfig that reaches this world."""
+    # The file names the port that the world was prepared for, which is not the one that it got.
+    text = (kubeconfig or world.place.admin_kubeconfig).read_text()
+    path = world.place.root.parent / "console.conf"
+    path.write_text(re.sub(r"https://127\.0\.0\.1:\d+", base or world.base, text))
+    return path
+
+
+@contextlib.asynccontextmanager
+async def client(world: worlds.World) -> AsyncIterator[api.Client]:
+    """The administrator's own, beside the console's."""
+    link = transport.Transport(connection.load(str(leading_to(world))), clock=clocks.SystemClock())
+    try:
+        yield api.Client(link)
+    finally:
+        await link.close()
+
+
 @contextlib.asynccontextmanager
 async def console(
     world: worlds.World,
@@ -135,10 +154,7 @@ async def console(
     base: str = "",
 ) -> AsyncIterator[Browser]:
     """A console of this world, with a browser that has opened it."""
-    # The file names the port that the world was prepared for, which is not the one that it got.
-    text = (kubeconfig or world.place.admin_kubeconfig).read_text()
-    path = world.place.root.parent / "console.conf"
-    path.write_text(re.sub(r"https://127\.0\.0\.1:\d+", base or world.base, text))
+    path = leading_to(world, kubeconfig, base)
     with socket.create_server(("127.0.0.1", 0)) as sock:
         options = assembly.Options(
             kubeconfigs=(str(path),),

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from handfast.console import needs
 from handfast.console import page as page_module
-from handfast.console.pages import new_token, one_request, one_token, overview, requests, tokens
+from handfast.console.pages import ledger, machines, new_token, nodes, one_request, one_token, overview, requests, tokens
 
 PAGES: Final[tuple[page_module.Page, ...]] = (
     overview.PAGE,
@@ -16,6 +16,13 @@ PAGES: Final[tuple[page_module.Page, ...]] = (
     tokens.PAGE,
     one_token.PAGE,
     new_token.PAGE,
+    nodes.PAGE,
+    nodes.ONE,
+    machines.PAGE,
+    machines.ONE,
+    ledger.PAGE,
+    ledger.ONE,
+    ledger.RULE,
 )
 
 # What all of them follow.
