@@ -7,7 +7,17 @@ from typing import Any, Final
 
 from handfast.console import needs
 from handfast.console import page as page_module
-from handfast.console.pages import ledger, machines, new_token, nodes, one_request, one_token, overview, requests, tokens
+from handfast.console.pages import (
+    ledger,
+    machines,
+    new_token,
+    nodes,
+    one_request,
+    one_token,
+    overview,
+    requests,
+    tokens,
+)
 
 PAGES: Final[tuple[page_module.Page, ...]] = (
     overview.PAGE,
