@@ -79,16 +79,19 @@ async def create(known: known_module.Known, form: Mapping[str, str]) -> page.Out
     taken[number] = token.id
     while len(taken) > _MANY:
         del taken[next(iter(taken))]
+    begun = False
     try:
         # 2. what may be missing
         cluster = await over_api.known_cluster(known.client, known.used)
         pins = over_api.ca_pins(cluster.ca)
         enforced = wish.limits == token_limits.Limits() or await over_api.enforces_limits(known.client)
         command = token_views.join_command(cluster.servers, token, pins)
+        begun = True
         await over_api.create(known.client, wish.document(token, now))
     except (errors.Refused, errors.Unavailable) as error:
-        failed = outcomes.failure(error, "create a token", _RIGHTS, known.cluster.user)
-        return _back(form, failed.sentence, commands=failed.commands)
+        failed = outcomes.failure(error, "create a token", _RIGHTS, known.cluster.user, begun=begun)
+        after = f" Should there be a token {token.id} now, revoke it: nobody has it." if failed.unknown else ""
+        return _back(form, failed.sentence + after, commands=failed.commands)
     warnings = (
         wish.warning(now),
         *(() if enforced else (f"{token_limits.warning()}.",)),

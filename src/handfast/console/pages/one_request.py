@@ -137,6 +137,7 @@ async def _decide(known: known_module.Known, form: Mapping[str, str], verdict: s
     name, uid = form.get("name", ""), form.get("uid", "")
     doing = f"{'approve' if verdict == signing_requests.APPROVED else 'deny'} the request {name}"
     here = path_of(name)
+    begun = False
     try:
         request = await _find(known, name)
         if request is None or not uid:
@@ -148,10 +149,11 @@ async def _decide(known: known_module.Known, form: Mapping[str, str], verdict: s
         reason, said = _SAID[verdict]
         # 3. the one that was looked at
         deciding = request_decisions.Deciding(verdict, reason, typed.why or said, known.now)
+        begun = True
         changed = await deciding.decide(known.client, name, uid)
     except (errors.Refused, errors.Unavailable) as error:
         # 4. the next step
-        failed = outcomes.failure(error, doing, _rights(known, name), known.cluster.user)
+        failed = outcomes.failure(error, doing, _rights(known, name), known.cluster.user, begun=begun)
         once = {"verdict": verdict, "wrong": {}, "why": form.get("why", ""), "commands": failed.commands}
         return page.Outcome(sentence=failed.sentence, then=here, done=False, once=once)
     word = verdict.lower()
