@@ -121,7 +121,7 @@ def test_the_mesh_can_be_read_by_everybody(mesh_looker: console_world.Looker):
     require_readable(mesh_looker, page, "mesh")
     # The picture as text: every line of it is a row.
     lines, rows = page.locator("svg.picture path.line").count(), page.locator("details tbody tr").count()
-    assert (lines, rows) == (9, 9)
+    assert lines == rows >= 9
     # Who lags is named, and what would be refused is counted.
     assert "shop/batch-7f9" in page.locator("#mesh_trust").inner_text()
     assert "would be refused 1" in " ".join(page.locator("#mesh_summary .counts").last.inner_text().split())

@@ -203,9 +203,7 @@ class Handler:
 
     def _around(self, page: page_module.Page, question: questions.Question) -> dict[str, Any]:
         known = self._known
-        badges = known.once(
-            "badges", table.NEEDS, lambda: {each.path: each.badge(known) for each in self._pages.values()}
-        )
+        badges = known.once("badges", table.NEEDS, self._badges)
         return {
             "now": self._clock.now(),
             "page": page,
@@ -221,6 +219,17 @@ class Handler:
             "once": None,
         }
 
+    def _badges(self) -> dict[str, page_module.Badge | None]:
+        """The numbers in the navigation. One that cannot be made is left out: every page would fail for it."""
+        made: dict[str, page_module.Badge | None] = {}
+        for each in self._pages.values():
+            try:
+                made[each.path] = each.badge(self._known)
+            except Exception as error:  # noqa: BLE001  6. told to the log
+                _log.error("a badge failed", page=each.path, exc_info=error)
+                made[each.path] = None
+        return made
+
     async def _parts(self, page: page_module.Page, question: questions.Question) -> dict[str, str]:
         """The parts of a page that are live, by name."""
         values = await self._values(page, question)
@@ -232,6 +241,7 @@ class Handler:
         self.hub.room(session.streams)
         stream = event_stream.EventStream(http, html.UNKEPT)
         session.streams += 1
+        session.ends.add(stream.wake)
         try:
             await self.hub.follow(
                 page,
@@ -243,6 +253,7 @@ class Handler:
             )
         finally:
             session.streams -= 1
+            session.ends.discard(stream.wake)
         return stream.answer
 
 

@@ -152,7 +152,10 @@ class Known:
         now = self._clock.monotonic()
         version = self.version(of)
         kept = self._made.get(key)
-        if kept is None or now - kept.at > at_most or (kept.version != version and now - kept.at >= seconds):
+        # What a look has found is new at once: looks have a pause of their own.
+        looked = kept is not None and kept.version[0] != version[0]
+        changed = kept is not None and kept.version != version and now - kept.at >= seconds
+        if kept is None or looked or changed or now - kept.at > at_most:
             kept = self._made[key] = _Made(version, now, make())
         value: T = kept.value
         return value

@@ -137,6 +137,8 @@ class Hub:
             channel.take(await self._make(channel.page, channel.question))
         except (errors.Refused, errors.Unavailable) as error:
             _log.debug("a page was not made anew", page=channel.page.path, reason=error.reason, error=error.message)
+        except Exception as error:  # noqa: BLE001  an object that no rule can read takes no other page with it
+            _log.error("a page was not made anew", page=channel.page.path, exc_info=error)
 
     def room(self, of_session: int) -> None:
         """Return if one more stream may begin (6)."""

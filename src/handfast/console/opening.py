@@ -27,7 +27,7 @@ import datetime
 import hashlib
 import hmac
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -100,6 +100,8 @@ class Session:
     once: Mapping[str, Any] | None = field(default=None, repr=False)
     streams: int = 0
     ended: bool = False
+    # Told when it ends: its streams.
+    ends: set[Callable[[], None]] = field(default_factory=set, repr=False)
 
     def form_token(self, path: str) -> str:
         """What a form that is sent to `path` has to show (5)."""
@@ -163,6 +165,8 @@ class Sessions:
         session = self._sessions.pop(digest, None)
         if session is not None:
             session.ended = True
+            for tell in session.ends:
+                tell()
 
     def _attributes(self) -> str:
         return "Path=/; HttpOnly; SameSite=Strict" + ("; Secure" if self._secure else "")

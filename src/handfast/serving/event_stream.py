@@ -62,6 +62,10 @@ class EventStream:
             raise ConnectionResetError("the client is gone")
         await sending.send(self._http, self.answer, part, WRITE_SECONDS)
 
+    def wake(self) -> None:
+        """Have whoever writes look again at once: something else than the client has changed."""
+        self._told()
+
     def _left(self) -> None:
         self.gone.set()
         self._told()

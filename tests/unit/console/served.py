@@ -14,8 +14,10 @@ from typing import Any
 import aiohttp
 
 from handfast.assembly import console as assembly
+from handfast.bootstrap import kubeconfig as kubeconfig_words
 from handfast.client import api, connection
 from handfast.console import looking, opening
+from handfast.pki import authority, keys, names, pem, profiles
 from handfast.rules.diagnoses import facts
 from handfast.runtime import addresses
 from handfast.runtime import clock as clocks
@@ -101,6 +103,28 @@ async def well(_client: api.Client, _used: connection.Connection, _tell: looking
     return known_facts.good()
 
 
+def kubeconfig_of(world: worlds.World, path: pathlib.Path, name: str, *groups: str) -> pathlib.Path:
+    """The kubeconfig of somebody with a certificate of this world's CA."""
+    ca_pem = world.place.ca_certificate.read_bytes()
+    ca = authority.Authority(
+        pem.certificates_from_pem(ca_pem)[0], keys.private_from_pem(world.place.ca_key.read_bytes())
+    )
+    key = keys.generate()
+    subject = names.Subject(common_name=name, organizations=groups)
+    issued = ca.issue(key.public, subject, names.Sans(), profiles.CLIENT, world.clock.now())
+    path.write_text(
+        kubeconfig_words.build(
+            cluster="world",
+            server=world.base,
+            ca=ca_pem,
+            user=name,
+            client_certificate=issued.pem,
+            client_key=key.to_pem(),
+        )
+    )
+    return path
+
+
 @contextlib.asynccontextmanager
 async def console(
     world: worlds.World,
@@ -108,12 +132,13 @@ async def console(
     look: assembly.Look = well,
     clock: clocks.Clock | None = None,
     kubeconfig: pathlib.Path | None = None,
+    base: str = "",
 ) -> AsyncIterator[Browser]:
     """A console of this world, with a browser that has opened it."""
     # The file names the port that the world was prepared for, which is not the one that it got.
     text = (kubeconfig or world.place.admin_kubeconfig).read_text()
     path = world.place.root.parent / "console.conf"
-    path.write_text(re.sub(r"https://127\.0\.0\.1:\d+", world.base, text))
+    path.write_text(re.sub(r"https://127\.0\.0\.1:\d+", base or world.base, text))
     with socket.create_server(("127.0.0.1", 0)) as sock:
         options = assembly.Options(
             kubeconfigs=(str(path),),
