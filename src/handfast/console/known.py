@@ -19,6 +19,7 @@ from handfast.client import api, cache, connection, partial
 from handfast.console import looking as looking_module
 from handfast.console import needs as needs_module
 from handfast.rules.console import access
+from handfast.rules.mesh import control_plane
 from handfast.runtime import clock as clocks
 from handfast.runtime import tasks
 
@@ -75,6 +76,8 @@ class Known:
         self.used = used
         self.looking = looking
         self.cluster = Cluster(server=used.server)
+        # Where the control plane of the mesh is.
+        self.mesh_namespace = control_plane.NAMESPACE
         self._clock = clock
         self._informers = cache.Informers(client, clock)
         self._sources: dict[str, tuple[needs_module.Need[Any], cache.Informer[Any], cache.Following]] = {}
@@ -100,6 +103,8 @@ class Known:
     def of(self, need: needs_module.Need[V]) -> cache.Informer[V]:
         """The informer of a need (1)."""
         if need.name not in self._sources:
+            if need.of_mesh:
+                need = need.within(self.mesh_namespace)
             informer: cache.Informer[V] = cache.Informer(need.source)
             following = self._informers.follow(need.source, informer, informer.refused)
             self._sources[need.name] = (need, informer, following)
@@ -176,7 +181,8 @@ class Known:
     def trouble(self, need: needs_module.Need[Any]) -> Trouble | None:
         """What is in the way of one."""
         informer = self.of(need)
-        met = self._sources[need.name][2].trouble
+        need, _, following = self._sources[need.name]
+        met = following.trouble
         if informer.refusal:
             commands = access.grant(need.kind, need.namespace, self.cluster.user)
             since = None if met is None else met.since

@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Generic, TypeVar
 
 import msgspec
@@ -213,12 +213,18 @@ class MeshWorkload(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class Need(Generic[V]):
-    """One source: its name, what people call it, and what is followed."""
+    """One source: its name, what people call it, and what is followed. One `of_mesh` is followed where the mesh's control plane is."""
 
     name: str
     title: str
     kind: kinds.Kind
     source: watch.Source[V]
+    of_mesh: bool = False
+
+    def within(self, namespace: str) -> Need[V]:
+        """The same, in another namespace."""
+        scope = replace(self.source.scope, namespace=namespace)
+        return replace(self, source=replace(self.source, scope=scope))
 
     @property
     def namespace(self) -> str:
@@ -261,10 +267,9 @@ FAILED_JOINS: Final = _need(
     Event,
     scope=api.Scope(namespace=tokens.NAMESPACE, field_selector=f"reason={failed_joins.REASON}"),
 )
-_CONTROL_PLANE: Final = api.Scope(namespace=control_plane.NAMESPACE)
-MESH_CONFIG: Final = _need("mesh-config", "the mesh's ConfigMaps", resources.CONFIG_MAPS, Config, scope=_CONTROL_PLANE)
-MESH_SECRETS: Final = _need(
-    "mesh-secrets", "the mesh's issuer, without its key", resources.SECRETS, MeshSecret, scope=_CONTROL_PLANE
+MESH_CONFIG: Final = replace(_need("mesh-config", "the mesh's ConfigMaps", resources.CONFIG_MAPS, Config), of_mesh=True)
+MESH_SECRETS: Final = replace(
+    _need("mesh-secrets", "the mesh's issuer, without its key", resources.SECRETS, MeshSecret), of_mesh=True
 )
 MESH_PODS: Final = _need("mesh-pods", "Pods", resources.PODS, MeshPod)
 MESH_WORKLOADS: Final = _need(

@@ -61,6 +61,7 @@ class _Taken:
     """What the informers hold, taken at one moment: another thread reads it."""
 
     now: datetime.datetime
+    namespace: str
     config: Mapping[str, str] | None
     anchors: str | None
     issuer: str | None
@@ -127,16 +128,17 @@ def _decoded(segment: needs.Segment) -> list[ledger_entries.Entry]:
 
 def _take(known: known_module.Known) -> _Taken:
     def of(name: str) -> needs.MeshSecret | None:
-        return known.of(needs.MESH_SECRETS).get(control_plane.NAMESPACE, name)
+        return known.of(needs.MESH_SECRETS).get(known.mesh_namespace, name)
 
     def config(name: str) -> Mapping[str, str] | None:
-        there = known.of(needs.MESH_CONFIG).get(control_plane.NAMESPACE, name)
+        there = known.of(needs.MESH_CONFIG).get(known.mesh_namespace, name)
         return None if there is None else there.data or {}
 
     signing, rotation = of(control_plane.SIGNING), of(control_plane.ROTATION)
     anchors = config(control_plane.TRUST_ANCHOR)
     return _Taken(
         now=known.now(),
+        namespace=known.mesh_namespace,
         config=config(control_plane.CONFIG),
         anchors=None if anchors is None else anchors.get(control_plane.ANCHORS_KEY, ""),
         issuer=None if signing is None or signing.data is None else signing.data.certificate,
@@ -154,7 +156,7 @@ def _made(taken: _Taken, ledger: _Ledger) -> View:
         return View(installed=False if taken.answered else None)
     try:
         chosen = settings.parse(dict(taken.config))
-        called = chosen.mesh(control_plane.NAMESPACE)
+        called = chosen.mesh(taken.namespace)
     except errors.Refused as refused:
         return View(installed=True, problem=refused.message)
     stored = mesh_trust.Stored(
@@ -195,10 +197,10 @@ async def _view(known: known_module.Known) -> View:
     return await known.kept("mesh", lambda: Pictures(known)).view()
 
 
-def _common(view: View) -> dict[str, Any]:
+def _common(known: known_module.Known, view: View) -> dict[str, Any]:
     return {
         "mesh": view,
-        "namespace": control_plane.NAMESPACE,
+        "namespace": known.mesh_namespace,
         "workload_counts": mesh.counted((each.state for each in view.workloads), mesh.WORKLOAD_STATES),
         "edge_counts": mesh.counted((each.state for each in view.edges), mesh.EDGE_STATES),
     }
@@ -211,7 +213,7 @@ async def show(known: known_module.Known, question: questions.Question) -> dict[
     identities = {f"{each.namespace}/{each.account}" for each in view.workloads}
     picture = await asyncio.to_thread(mesh_graph.picture, view.edges, identities, unfolded)
     return {
-        **_common(view),
+        **_common(known, view),
         "picture": picture,
         "unfolded": unfolded,
         "box": {"width": graph.WIDTH, "height": graph.HEIGHT},
@@ -228,7 +230,7 @@ async def show_workloads(known: known_module.Known, question: questions.Question
     wanted = question.more.get("state", "")
     chosen = [each for each in view.workloads if wanted in {"", each.state}]
     return {
-        **_common(view),
+        **_common(known, view),
         "states": mesh.WORKLOAD_STATES,
         "wanted": wanted,
         "range": await asyncio.to_thread(rows.select, chosen, question, text=_workload_text, columns=_WORKLOAD_COLUMNS),
@@ -241,7 +243,7 @@ async def show_edges(known: known_module.Known, question: questions.Question) ->
     wanted = question.more.get("state", "")
     chosen = [each for each in view.edges if wanted in {"", each.state}]
     return {
-        **_common(view),
+        **_common(known, view),
         "states": mesh.EDGE_STATES,
         "wanted": wanted,
         "range": await asyncio.to_thread(rows.select, chosen, question, text=_edge_text, columns=_EDGE_COLUMNS),
