@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from playwright import sync_api as playwright
 
 from handfast.pki import certificates, pem
 from handfast.rules import trust_rotation
@@ -102,19 +103,25 @@ def mesh_looker(mesh: up_world.Up, looker: console_world.Looker) -> console_worl
     return looker
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_mesh_can_be_read_by_everybody(mesh_looker: console_world.Looker, scheme: str):
-    page = mesh_looker.page("/mesh", color_scheme=scheme)
+def require_readable(looker: console_world.Looker, page: playwright.Page, name: str) -> None:
+    """In both schemes; the pictures are kept."""
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        looker.picture(page, f"{name}-{scheme}")
+        console_world.require_accessible(page)
+    console_world.require_no_sideways_scroll(page)
+
+
+def test_the_mesh_can_be_read_by_everybody(mesh_looker: console_world.Looker):
+    page = mesh_looker.page("/mesh")
     page.locator("a.box", has_text="shop/idle").wait_for()
     page.locator("#live.on").wait_for()
     page.get_by_text("The root is being replaced").wait_for()
     page.get_by_text("The lines as a table").click()
-    mesh_looker.picture(page, f"mesh-{scheme}")
-    console_world.require_accessible(page)
-    console_world.require_no_sideways_scroll(page)
+    require_readable(mesh_looker, page, "mesh")
     # The picture as text: every line of it is a row.
     lines, rows = page.locator("svg.picture path.line").count(), page.locator("details tbody tr").count()
-    assert (lines, rows) == (9, 9)
+    assert lines == rows >= 9
     # Who lags is named, and what would be refused is counted.
     assert "shop/batch-7f9" in page.locator("#mesh_trust").inner_text()
     assert "would be refused 1" in " ".join(page.locator("#mesh_summary .counts").last.inner_text().split())
@@ -160,53 +167,63 @@ def test_what_a_stranger_reports_stays_text(mesh_looker: console_world.Looker, m
     page.locator(".mark", has_text="U+202E").first.wait_for()
 
 
-@pytest.mark.parametrize("path", ["/mesh", "/mesh/workloads", "/mesh/edges", "/check", "/store"])
-def test_every_page_fits_a_phone_and_is_whole_without_scripts(mesh_looker: console_world.Looker, path: str):
-    name = path.strip("/").replace("/", "-")
-    page = mesh_looker.page(path, viewport=console_world.PHONE, java_script_enabled=False)
-    page.get_by_role("heading", level=1).wait_for()
-    assert page.locator("main table").count() > 0
-    mesh_looker.picture(page, f"{name}-phone")
-    phone = mesh_looker.page(path, viewport=console_world.PHONE)
-    console_world.require_no_sideways_scroll(phone)
-    console_world.require_accessible(phone)
+PAGES = ("/mesh", "/mesh/workloads", "/mesh/edges", "/check", "/store")
 
 
-@pytest.mark.parametrize("path", ["/mesh/workloads", "/mesh/edges"])
-def test_rows_are_filtered_and_sorted_by_the_server(mesh_looker: console_world.Looker, path: str):
-    page = mesh_looker.page(path)
-    page.locator("tbody tr[data-key]").first.wait_for()
-    mesh_looker.picture(page, path.strip("/").replace("/", "-"))
-    console_world.require_accessible(page)
-    page.get_by_role("searchbox").fill("ledger")
-    page.locator("tbody tr[data-key]").nth(4).wait_for(state="detached")
-    assert "ledger" in page.locator("tbody tr[data-key]").first.inner_text()
+def test_every_page_is_whole_without_scripts(mesh_looker: console_world.Looker):
+    page = mesh_looker.page(PAGES[0], java_script_enabled=False)
+    for path in PAGES:
+        page.goto(path)
+        page.get_by_role("heading", level=1).wait_for()
+        assert page.locator("main table").count() > 0
+    # A picture that nothing moves is whole, and scrolls.
+    page.goto("/mesh")
+    assert page.locator("a.box").count() > 0
+    assert page.locator(".graph-keys").is_hidden()
+    page.goto("/mesh/workloads?state=expired&sort=pod")
+    assert page.locator("tbody tr[data-key]").count() == 1
+
+
+def test_every_page_fits_a_phone(mesh_looker: console_world.Looker):
+    page = mesh_looker.page(PAGES[0], viewport=console_world.PHONE)
+    for path in PAGES:
+        page.goto(path)
+        page.get_by_role("heading", level=1).wait_for()
+        mesh_looker.picture(page, f"{path.strip('/').replace('/', '-')}-phone")
+        console_world.require_no_sideways_scroll(page)
+        console_world.require_accessible(page)
+
+
+def test_rows_are_filtered_and_sorted_by_the_server(mesh_looker: console_world.Looker):
+    page = mesh_looker.page("/mesh/workloads")
+    for path in ("/mesh/workloads", "/mesh/edges"):
+        page.goto(path)
+        page.locator("tbody tr[data-key]").first.wait_for()
+        mesh_looker.picture(page, path.strip("/").replace("/", "-"))
+        console_world.require_accessible(page)
+        page.get_by_role("searchbox").fill("ledger")
+        page.locator("tbody tr[data-key]").nth(4).wait_for(state="detached")
+        assert "ledger" in page.locator("tbody tr[data-key]").first.inner_text()
     # The one that is over comes first.
     page.goto("/mesh/workloads")
     assert "expired" in page.locator("tbody tr[data-key]").first.inner_text()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_checks_of_a_mesh_without_its_services_are_told_with_the_next_step(
-    mesh_looker: console_world.Looker, scheme: str
-):
-    page = mesh_looker.page("/check", color_scheme=scheme)
+def test_the_checks_of_a_mesh_without_its_services_are_told_with_the_next_step(mesh_looker: console_world.Looker):
+    page = mesh_looker.page("/check")
     page.locator("#check-mesh-services").get_by_text("failed").wait_for(timeout=120_000)
     row = page.locator("#check-mesh-services").inner_text()
     assert "Next: " in row
     assert "handfast explain NoEndpoints" in row
     assert "check" in page.get_by_role("heading", level=1).inner_text()
-    mesh_looker.picture(page, f"check-{scheme}")
-    console_world.require_accessible(page)
+    require_readable(mesh_looker, page, "check")
     page.get_by_role("link", name="Only what is not well").click()
     page.locator("#check-mesh-services").wait_for()
     assert page.locator("#check-api").count() == 0
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_store_is_shown_as_the_api_tells_of_it(looker: console_world.Looker, scheme: str):
-    page = looker.page("/store", color_scheme=scheme)
+def test_the_store_is_shown_as_the_api_tells_of_it(looker: console_world.Looker):
+    page = looker.page("/store")
     page.get_by_text("resource version").wait_for()
     page.locator("#store_servers tbody tr").first.wait_for()
-    looker.picture(page, f"store-{scheme}")
-    console_world.require_accessible(page)
+    require_readable(looker, page, "store")

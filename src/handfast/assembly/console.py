@@ -27,6 +27,7 @@ from handfast.console.pages import table
 from handfast.pki import certificates, pairs, pem
 from handfast.rules import networks
 from handfast.rules.diagnoses import facts
+from handfast.rules.mesh import control_plane
 from handfast.runtime import addresses, backoff, files, tasks
 from handfast.runtime import clock as clocks
 from handfast.serving import limits, server_tls, service
@@ -56,6 +57,7 @@ class Options:
     reopen: str
     pair: tuple[str, str] | None = None
     networks: networks.Networks | None = None
+    mesh_namespace: str = control_plane.NAMESPACE
 
     @property
     def base(self) -> str:
@@ -89,6 +91,7 @@ async def served(
     looker = looking.Looking(lambda tell: look(client, used, tell), clock)
     everything = known.Known(client, used, looker, clock)
     everything.cluster = _cluster(used)
+    everything.mesh_namespace = options.mesh_namespace
     codes = opening.Opening(options.key, clock)
     console = handler.Handler(
         everything,

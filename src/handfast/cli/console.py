@@ -93,6 +93,7 @@ def command(
     networks = flags["networks"]
     options = assembly.Options(
         kubeconfigs=connecting.several(connecting.chosen(ctx, kubeconfig, directory)),
+        mesh_namespace=namespace,
         listen=_address(listen),
         key=opening.new_key() if key_file is None else console_keys.read(key_file),
         reopen=_ENTER if key_file is None else f"run `{console_keys.again(place)}` on its machine",

@@ -22,6 +22,7 @@ from handfast.console import fleet as fleet_module
 from handfast.console import looking as looking_module
 from handfast.console import needs as needs_module
 from handfast.rules.console import access
+from handfast.rules.mesh import control_plane
 from handfast.runtime import clock as clocks
 from handfast.runtime import tasks
 
@@ -81,6 +82,8 @@ class Known:
         self.used = used
         self.looking = looking
         self.cluster = Cluster(server=used.server)
+        # Where the control plane of the mesh is.
+        self.mesh_namespace = control_plane.NAMESPACE
         self._clock = clock
         self._informers = cache.Informers(client, clock)
         self._sources: dict[str, tuple[needs_module.Need[Any], _Kept, cache.Following]] = {}
@@ -114,6 +117,8 @@ class Known:
 
     def _keeping(self, need: needs_module.Need[Any]) -> _Kept:
         if need.name not in self._sources:
+            if need.of_mesh:
+                need = need.within(self.mesh_namespace)
             kept: _Kept
             if need.name in self.fleet.keepers:
                 kept = self.fleet.keepers[need.name]
@@ -198,7 +203,8 @@ class Known:
     def trouble(self, need: needs_module.Need[Any]) -> Trouble | None:
         """What is in the way of one."""
         informer = self._keeping(need)
-        met = self._sources[need.name][2].trouble
+        need, _, following = self._sources[need.name]
+        met = following.trouble
         if informer.refusal:
             commands = access.grant(need.kind, need.namespace, self.cluster.user)
             since = None if met is None else met.since

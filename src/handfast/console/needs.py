@@ -257,12 +257,18 @@ class MeshWorkload(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class Need(Generic[V]):
-    """One source: its name, what people call it, and what is followed."""
+    """One source: its name, what people call it, and what is followed. One `of_mesh` is followed where the mesh's control plane is."""
 
     name: str
     title: str
     kind: kinds.Kind
     source: watch.Source[V]
+    of_mesh: bool = False
+
+    def within(self, namespace: str) -> Need[V]:
+        """The same, in another namespace."""
+        scope = dataclasses.replace(self.source.scope, namespace=namespace)
+        return dataclasses.replace(self, source=dataclasses.replace(self.source, scope=scope))
 
     @property
     def namespace(self) -> str:
@@ -332,10 +338,11 @@ POOLS: Final = _need(
     if_served=True,
     without_seconds=_SOON,
 )
-_CONTROL_PLANE: Final = api.Scope(namespace=control_plane.NAMESPACE)
-MESH_CONFIG: Final = _need("mesh-config", "the mesh's ConfigMaps", resources.CONFIG_MAPS, Config, scope=_CONTROL_PLANE)
-MESH_SECRETS: Final = _need(
-    "mesh-secrets", "the mesh's issuer, without its key", resources.SECRETS, MeshSecret, scope=_CONTROL_PLANE
+MESH_CONFIG: Final = dataclasses.replace(
+    _need("mesh-config", "the mesh's ConfigMaps", resources.CONFIG_MAPS, Config), of_mesh=True
+)
+MESH_SECRETS: Final = dataclasses.replace(
+    _need("mesh-secrets", "the mesh's issuer, without its key", resources.SECRETS, MeshSecret), of_mesh=True
 )
 MESH_PODS: Final = _need("mesh-pods", "Pods", resources.PODS, MeshPod)
 MESH_WORKLOADS: Final = _need(

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The pages of the mesh: whom it trusts, how far a rotation is, who talks to whom; its workloads; its edges. What is said is in `rules.console.mesh` and beside it.
 
-1. Everything is made once for all who look, a few seconds apart at most, in a thread of its own: thousands of Pods take longer than a request may hold the others.
+1. Everything is made once for all who look, when something has changed, in a thread of its own: thousands of Pods take longer than a request may hold the others. Ten
+   thousand workloads with five edges each took 2 s of one processor, so that between two makings lies `_SHARE` times what the last one took.
 2. No private key is read: the views of Secrets have no field for one.
 3. A line of the ledger that cannot be read costs itself, and no page.
 """
@@ -27,6 +28,7 @@ from handfast.rules.mesh import control_plane, settings
 # How often it is made anew at most, when something has changed; and at least, since certificates end by themselves.
 _SECONDS: Final = 2.0
 _OLD_SECONDS: Final = 15.0
+_SHARE: Final = 10
 _MOST_POLICIES: Final = 100
 _MOST_LINES: Final = 200
 _NEEDS: Final = (
@@ -59,6 +61,7 @@ class _Taken:
     """What the informers hold, taken at one moment: another thread reads it."""
 
     now: datetime.datetime
+    namespace: str
     config: Mapping[str, str] | None
     anchors: str | None
     issuer: str | None
@@ -79,17 +82,19 @@ class Pictures:
         self._turn = asyncio.Lock()
         self._made_at = float("-inf")
         self._made_of: tuple[int, ...] = ()
+        self._took = 0.0
         self._view = View(installed=None)
 
     async def view(self) -> View:
         """What is known now, or was a moment ago; whoever comes while it is made waits for the same."""
         async with self._turn:
-            age, version = self._known.monotonic() - self._made_at, self._known.version(_NEEDS)
-            if age >= _SECONDS and (age >= _OLD_SECONDS or version != self._made_of):
-                self._made_of = version
+            began, version = self._known.monotonic(), self._known.version(_NEEDS)
+            age = began - self._made_at
+            if age >= max(_SECONDS, _SHARE * self._took) and (age >= _OLD_SECONDS or version != self._made_of):
                 # 1. in a thread of its own
                 self._view = await asyncio.to_thread(_made, _take(self._known), self._ledger)
-                self._made_at = self._known.monotonic()
+                self._made_of, self._made_at = version, self._known.monotonic()
+                self._took = self._made_at - began
             return self._view
 
 
@@ -123,16 +128,17 @@ def _decoded(segment: needs.Segment) -> list[ledger_entries.Entry]:
 
 def _take(known: known_module.Known) -> _Taken:
     def of(name: str) -> needs.MeshSecret | None:
-        return known.of(needs.MESH_SECRETS).get(control_plane.NAMESPACE, name)
+        return known.of(needs.MESH_SECRETS).get(known.mesh_namespace, name)
 
     def config(name: str) -> Mapping[str, str] | None:
-        there = known.of(needs.MESH_CONFIG).get(control_plane.NAMESPACE, name)
+        there = known.of(needs.MESH_CONFIG).get(known.mesh_namespace, name)
         return None if there is None else there.data or {}
 
     signing, rotation = of(control_plane.SIGNING), of(control_plane.ROTATION)
     anchors = config(control_plane.TRUST_ANCHOR)
     return _Taken(
         now=known.now(),
+        namespace=known.mesh_namespace,
         config=config(control_plane.CONFIG),
         anchors=None if anchors is None else anchors.get(control_plane.ANCHORS_KEY, ""),
         issuer=None if signing is None or signing.data is None else signing.data.certificate,
@@ -150,7 +156,7 @@ def _made(taken: _Taken, ledger: _Ledger) -> View:
         return View(installed=False if taken.answered else None)
     try:
         chosen = settings.parse(dict(taken.config))
-        called = chosen.mesh(control_plane.NAMESPACE)
+        called = chosen.mesh(taken.namespace)
     except errors.Refused as refused:
         return View(installed=True, problem=refused.message)
     stored = mesh_trust.Stored(
@@ -191,10 +197,10 @@ async def _view(known: known_module.Known) -> View:
     return await known.kept("mesh", lambda: Pictures(known)).view()
 
 
-def _common(view: View) -> dict[str, Any]:
+def _common(known: known_module.Known, view: View) -> dict[str, Any]:
     return {
         "mesh": view,
-        "namespace": control_plane.NAMESPACE,
+        "namespace": known.mesh_namespace,
         "workload_counts": mesh.counted((each.state for each in view.workloads), mesh.WORKLOAD_STATES),
         "edge_counts": mesh.counted((each.state for each in view.edges), mesh.EDGE_STATES),
     }
@@ -205,9 +211,9 @@ async def show(known: known_module.Known, question: questions.Question) -> dict[
     view = await _view(known)
     unfolded = question.more.get("namespace", "")
     identities = {f"{each.namespace}/{each.account}" for each in view.workloads}
-    picture = mesh_graph.picture(view.edges, identities, unfolded)
+    picture = await asyncio.to_thread(mesh_graph.picture, view.edges, identities, unfolded)
     return {
-        **_common(view),
+        **_common(known, view),
         "picture": picture,
         "unfolded": unfolded,
         "box": {"width": graph.WIDTH, "height": graph.HEIGHT},
@@ -224,10 +230,10 @@ async def show_workloads(known: known_module.Known, question: questions.Question
     wanted = question.more.get("state", "")
     chosen = [each for each in view.workloads if wanted in {"", each.state}]
     return {
-        **_common(view),
+        **_common(known, view),
         "states": mesh.WORKLOAD_STATES,
         "wanted": wanted,
-        "range": rows.select(chosen, question, text=_workload_text, columns=_WORKLOAD_COLUMNS),
+        "range": await asyncio.to_thread(rows.select, chosen, question, text=_workload_text, columns=_WORKLOAD_COLUMNS),
     }
 
 
@@ -237,10 +243,10 @@ async def show_edges(known: known_module.Known, question: questions.Question) ->
     wanted = question.more.get("state", "")
     chosen = [each for each in view.edges if wanted in {"", each.state}]
     return {
-        **_common(view),
+        **_common(known, view),
         "states": mesh.EDGE_STATES,
         "wanted": wanted,
-        "range": rows.select(chosen, question, text=_edge_text, columns=_EDGE_COLUMNS),
+        "range": await asyncio.to_thread(rows.select, chosen, question, text=_edge_text, columns=_EDGE_COLUMNS),
     }
 
 

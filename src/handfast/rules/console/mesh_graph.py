@@ -6,7 +6,7 @@
    What has no namespace is folded into one box, too.
 3. If there are still too many, those with the most urgent lines are kept, then those with the most lines, then by name. The others are one box.
 4. A line is everything between two boxes: as urgent as the most urgent edge in it. Which ones are drawn where there is no room for all, their urgency decides.
-5. Names are shortened in the middle, where a name differs least.
+5. Names are shortened in the middle, where a name differs least; what cannot be printed is marked before that, so that a mark takes no room from the next box.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from handfast.rules.console import graph, mesh
+from handfast.rules.console import graph, marks, mesh
 
 NOBODY: Final = "without an identity"
 OUTSIDE: Final = "outside of the mesh"
@@ -161,7 +161,7 @@ def _laid_out(drawing: _Drawing, *, folded: bool) -> Picture:
             id=ids[key],
             kind=ends[key][0],
             name=ends[key][1],
-            label=shortened(ends[key][1]),
+            label=shortened(marks.flat(ends[key][1])),
             count=drawing.boxes[ends[key]],
             state=worst.get(ends[key], ""),
             x=x,

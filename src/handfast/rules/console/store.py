@@ -32,8 +32,7 @@ ONLY_BY_COMMAND: Final[Mapping[str, str]] = {
 }
 _MOST: Final = 2 << 20
 _LAG: Final = 1000
-_GIBIBYTE: Final = 1 << 30
-_MEBIBYTE: Final = 1 << 20
+_SIZES: Final = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +127,8 @@ def _written(value: float, unit: str) -> str:
     if unit == "truth":
         return "yes" if value else "no"
     if unit == "bytes":
-        return f"{value / _GIBIBYTE:.1f} GiB" if value >= _GIBIBYTE else f"{value / _MEBIBYTE:.1f} MiB"
+        size, word = next(((size, word) for size, word in _SIZES if value >= size), (1, "B"))
+        return f"{value / size:.1f} {word}" if size > 1 else f"{value:.0f} B"
     return f"{value:,.0f}"
 
 

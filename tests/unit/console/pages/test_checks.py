@@ -26,7 +26,7 @@ async def test_every_check_is_there_in_the_order_of_the_command(browser: served.
 
 
 async def test_a_half_broken_control_plane_gets_a_full_report(world: worlds.World):
-    async def look(_client: api.Client, _used: connection.Connection, _tell: looking.Tell) -> facts.Facts:
+    async def look(_client: api.Client, _used: connection.Connection) -> facts.Facts:
         reach = facts.Reach(
             server="https://192.0.2.1:6443", addresses=check.Unread(EVIL, "NameNotFound", f"look {EVIL}")
         )
@@ -54,7 +54,7 @@ async def test_how_far_a_look_is_and_that_it_failed_is_told(world: worlds.World)
         await go_on.wait()
         raise errors.Unavailable(f"nobody answers {EVIL}", reason="Unavailable")
 
-    async with served.console(world, look=look) as browser:
+    async with served.console(world, telling=look) as browser:
         reply = await browser.get("/check")
         assert "3 of 14 looked up; still at rights, webhooks, tokens, nodes and 1 more" in reply.text
         assert "The control plane is being looked at" in reply.text

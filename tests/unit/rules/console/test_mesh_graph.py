@@ -130,6 +130,12 @@ def test_long_names_are_shortened_in_the_middle(name: str, shown: str):
     assert len(shown) <= 24
 
 
+def test_a_mark_in_a_name_takes_no_more_room():
+    (box,) = mesh_graph.picture([], ["shop/" + "\u202e" * 30]).boxes
+    assert box.label.startswith("shop/⟨U+202")
+    assert len(box.label) == 24
+
+
 def test_a_picture_of_nobody_is_empty():
     picture = mesh_graph.picture([], [])
     assert (picture.boxes, picture.lines, picture.folded) == ((), (), False)

@@ -32,6 +32,7 @@ handfast_store_free_bytes 5.0e+09
 handfast_store_reserve_bytes 1048576
 handfast_store_writes_refused_total NaN
 handfast_watchers_dropped lots
+handfast_unread_answer_bytes 12
 apiserver_request_total{verb="get"} 7
 process_open_fds 7
 """
@@ -49,6 +50,7 @@ def test_the_figures_of_the_store_are_shown_and_no_others():
         "free space": "4.7 GiB",
         "reserve": "1.0 MiB",
         "full": "no",
+        "unread answers": "12 B",
     }
     assert store.figures({"handfast_store_full": 1.0})[0].value == "yes"
 
