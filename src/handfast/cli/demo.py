@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib.util
 import os
 import signal
 from collections.abc import Coroutine
@@ -78,12 +79,25 @@ def command(stay: bool, by_step: bool, listen: addresses.Address | None, form: s
 
     clock = clocks.SystemClock()
     audience = demo_output.Lines() if form == "json" else demo_output.Page(clock)
-    options = telling.Options(listen=listen, script=invocation.script(), stay=stay, before=_enter if by_step else None)
+    options = telling.Options(
+        listen=listen,
+        script=invocation.script(),
+        stay=stay,
+        before=_enter if by_step else None,
+        console=_has_console(),
+    )
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         ended_by = runner.run(_until_signal(telling.tell(options, audience, clock)))
     # 2. its good end
     if ended_by and not audience.is_staying:
         raise errors.Refused(f"{ended_by} in step {audience.step}; it was cleaned up", reason="Interrupted")
+
+
+def _has_console() -> bool:
+    """Whether this program has a console, and what that needs is installed."""
+    from handfast.cli import main
+
+    return "console" in main.COMMANDS and importlib.util.find_spec("jinja2") is not None
 
 
 async def _until_signal(work: Coroutine[Any, Any, None]) -> str:

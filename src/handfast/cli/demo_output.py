@@ -101,9 +101,15 @@ class Page:
             output.styled([(f"✗ {result.answers[-1].missing}", Style.ERROR)])
 
     def stays(self, kubeconfig: str, answers: Sequence[telling.Answer]) -> None:
-        del answers
         self.is_staying = True
         rows = [("\nEverything goes on until Ctrl-C.\n", Style.GOOD), (f"  kubeconfig  {kubeconfig}", Style.STRONG)]
+        if answers:
+            rows.append(
+                (
+                    "  console     by the address above, once, within a minute; type the line again for another",
+                    Style.STRONG,
+                )
+            )
         output.styled(rows)
 
     def logs(self, ends: Sequence[tuple[str, Sequence[str]]]) -> None:

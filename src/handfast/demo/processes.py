@@ -42,6 +42,8 @@ class Processes:
     clock: clocks.Clock
     jobs: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     _needed: set[str] = field(default_factory=set)
+    # Children that this process had before: a shell that became it may have left some, which are none of ours.
+    _before: frozenset[int] = field(default_factory=lambda: frozenset(descendants.alive()))
     _current: subprocess.Popen[bytes] | None = None
 
     def _start(self, text: str, output: int) -> subprocess.Popen[bytes]:
@@ -85,7 +87,7 @@ class Processes:
 
     async def end(self) -> tuple[list[str], list[str]]:
         """End all of them; the processes and the ports that were left after that, which are ended, too."""
-        listened = _listening(descendants.alive())
+        listened = _listening(self._ours())
         if self._current is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._current.pid, signal.SIGKILL)
@@ -101,10 +103,13 @@ class Processes:
         taken = listened.keys() & listeners.addresses_by_inode().keys()
         return left, sorted(str(listened[inode]) for inode in taken)
 
+    def _ours(self) -> dict[int, str]:
+        return {pid: command for pid, command in descendants.alive().items() if pid not in self._before}
+
     async def _lost(self) -> list[str]:
         """What is left of those that have ended; it is killed (4)."""
         begun = self.clock.monotonic()
-        while (rows := descendants.alive()) and self.clock.monotonic() < begun + _LINGER:
+        while (rows := self._ours()) and self.clock.monotonic() < begun + _LINGER:
             descendants.reap()
             await self.clock.sleep(_TICK)
         for pid in rows:

@@ -60,7 +60,7 @@ STEPS: Final = (
         "The control plane starts, and the early machine joins",
         "An API server with its store, controllers, a server of configurations and a mesh, in one directory, without root.",
         (
-            Line("handfast up --dir data --listen {api} --machines{mesh} > up.txt 2> up.log &"),
+            Line("handfast up --dir data --listen {api} --machines{mesh}{console} > up.txt 2> up.log &"),
             Line("grep -o 'Handfast is ready' up.txt", again=True),
             Line("grep joined early.txt", seen=("as node early",), again=True),
         ),
@@ -249,3 +249,6 @@ STEPS: Final = (
         part=MESH,
     ),
 )
+
+# What is typed at the end of a demo that stays, where there is a console: an address that opens it, once, within a minute.
+STAYING: Final = (Line("handfast console --url --dir data", seen=("http",)),)

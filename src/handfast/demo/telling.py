@@ -35,13 +35,13 @@ _LOGS: Final = ("*.log", "*.txt")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What was asked for. `before` is waited for before each step; `staying` is typed at the end of one that stays."""
+    """What was asked for. `before` is waited for before each step; `console`: there is one, for a demo that stays."""
 
     listen: addresses.Address | None = None
     script: pathlib.Path | None = None
     stay: bool = False
     before: Callable[[], Awaitable[None]] | None = None
-    staying: Sequence[lines.Line] = ()
+    console: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +116,8 @@ class Telling:
     async def tell(self) -> None:
         """The whole story; it raises what ended it."""
         self.missing = _missing_part(self.place)
-        self.facts = _facts(self.place, mesh=self.missing is None)
+        console = self.options.stay and self.options.console
+        self.facts = _facts(self.place, mesh=self.missing is None, console=console)
         self.audience.opened(list(self.place.opening(os.environ)))
         for number, step in enumerate(story.STEPS, 1):
             if self.options.before is not None:
@@ -128,7 +129,7 @@ class Telling:
                 continue
             await self._step(number, step)
         if self.options.stay:
-            answers = [await self._line(line) for line in self.options.staying]
+            answers = [await self._line(line) for line in story.STAYING if console]
             self.audience.stays(self.facts["kubeconfig"], answers)
             await asyncio.Event().wait()
 
@@ -240,11 +241,12 @@ def _missing_part(where: place.Place) -> errors.HandfastError | None:
     return None
 
 
-def _facts(where: place.Place, *, mesh: bool) -> dict[str, str]:
+def _facts(where: place.Place, *, mesh: bool, console: bool) -> dict[str, str]:
     """What is known before the first line."""
     return {
         "api": str(where.api),
         "mesh": " --mesh" if mesh else "",
+        "console": " --console" if console else "",
         "web": str(place.free_port()),
         "python": "python3" if shutil.which("python3") else sys.executable,
         "kubeconfig": str(where.home / "data" / "admin.conf"),

@@ -7,6 +7,7 @@ import asyncio
 import os
 import pathlib
 import signal
+import subprocess
 import sys
 
 import pytest
@@ -107,5 +108,16 @@ def test_who_ignores_sigterm_is_killed(tmp_path, monkeypatch):
         left, ports = await started.end()
         assert (left, ports) == ([], [])
         assert started.jobs.popitem()[1].returncode == -signal.SIGKILL
+
+    told(tmp_path, work)
+
+
+def test_who_was_there_before_is_left_alone(tmp_path):
+    async def work(started):
+        with subprocess.Popen(["sleep", "100"]) as other:
+            again = processes.Processes(tmp_path, os.environ, started.clock)
+            assert await again.end() == ([], [])
+            assert other.poll() is None
+            other.kill()
 
     told(tmp_path, work)

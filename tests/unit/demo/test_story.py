@@ -15,6 +15,7 @@ from handfast.demo import lines, material, story
 FACTS = {
     "api": "127.0.0.1:6443",
     "mesh": " --mesh",
+    "console": "",
     "web": "18080",
     "python": "python3",
     "pin": "sha256:" + "0" * 64,
@@ -71,7 +72,7 @@ def test_no_secret_is_typed():
 
 
 def test_every_place_is_filled_before_it_is_asked_for():
-    known = {"api", "mesh", "web", "python"}
+    known = {"api", "mesh", "console", "web", "python"}
     for title, line in LINES:
         wanted = set(re.findall(r"\{([a-z]+)\}", f"{line.text} {line.instead} {' '.join(line.seen)}"))
         assert wanted <= known, (title, line.text)
