@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 _FORMATS: Final = ("text", "json")
 _STDIN: Final = 0
+# Of the extra `console`.
+_CONSOLE_LIBRARIES: Final = ("jinja2", "segno")
 
 
 def _address(_context: click.Context, parameter: click.Parameter, text: str | None) -> addresses.Address | None:
@@ -97,7 +99,7 @@ def _has_console() -> bool:
     """Whether this program has a console, and what that needs is installed."""
     from handfast.cli import main
 
-    return "console" in main.COMMANDS and importlib.util.find_spec("jinja2") is not None
+    return "console" in main.COMMANDS and all(importlib.util.find_spec(each) for each in _CONSOLE_LIBRARIES)
 
 
 async def _until_signal(work: Coroutine[Any, Any, None]) -> str:

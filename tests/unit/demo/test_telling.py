@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from handfast import errors
-from handfast.demo import lines, story, telling
+from handfast.demo import lines, processes, story, telling
 from handfast.runtime import clock as clocks
 from handfast.wire import extra
 
@@ -169,8 +169,8 @@ def test_what_is_left_is_an_error_that_names_it(monkeypatch, listener):
         await real(self)
         return ["123 sleep 100"], ["127.0.0.1:1"]
 
-    real = telling.processes.Processes.end
-    monkeypatch.setattr(telling.processes.Processes, "end", end)
+    real = processes.Processes.end
+    monkeypatch.setattr(processes.Processes, "end", end)
     with pytest.raises(errors.Refused) as caught:
         tell(monkeypatch, listener, BAD)
     assert caught.value.reason == "DemoLeftSomething"
