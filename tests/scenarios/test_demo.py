@@ -148,8 +148,8 @@ def test_bad_input_is_told_before_anything_is_made(nothing_left, words, variable
     assert "Traceback" not in done.stderr
 
 
-def test_without_the_parts_of_the_mesh_their_steps_are_left_out_and_the_next_step_is_told(nothing_left):
-    """Only the first lines are waited for: what is left out is told at its place, by the same code that the first test runs."""
+def test_without_the_parts_of_the_mesh_the_control_plane_starts_without_one(nothing_left):
+    """What is left out then, and what is told of it, is shown in tests/unit/demo/test_telling.py."""
     hide = "import sys; sys.modules['grpc'] = None; sys.argv = ['handfast', *sys.argv[1:]]; from handfast.cli import main; main.main()"
     with subprocess.Popen(
         [sys.executable, "-c", hide, "demo"], stdout=subprocess.PIPE, text=True, env=environment(nothing_left)
