@@ -4,8 +4,7 @@
 from __future__ import annotations
 
 import json
-
-import pytest
+import sys
 
 from handfast import errors
 from handfast.cli import demo_output
@@ -51,19 +50,19 @@ def test_a_page_has_plain_lines_where_nobody_looks_on(capsys):
     assert (page.step, page.is_staying) == (1, True)
 
 
-@pytest.fixture
-def terminal(monkeypatch, capsys):
-    """What is captured passes for a terminal."""
-    del capsys
-    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+def as_terminal(monkeypatch) -> None:
+    """What is captured passes for a terminal of 60 columns."""
+    for stream in (sys.stdout, sys.stderr):
+        monkeypatch.setattr(stream, "isatty", lambda: True)
+    # click asks a stream of its own around it.
+    monkeypatch.setattr("click.utils.should_strip_ansi", lambda *_: False)
     monkeypatch.setenv("COLUMNS", "60")
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("NO_COLOR", raising=False)
 
 
-@pytest.mark.usefixtures("terminal")
 def test_a_terminal_has_colours_folded_lines_and_a_line_that_is_taken_back(capsys, monkeypatch):
+    as_terminal(monkeypatch)
     page = demo_output.Page(clocks.SystemClock())
     tell(page)
     text = "handfast join 127.0.0.1:6443 --token-file worker-1.token --node-name worker-1"
