@@ -16,7 +16,6 @@ It stores nothing: `storage.Storage.prepare` calls `wrap` before every write. Wh
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
@@ -66,8 +65,7 @@ def read_header(key: str, value: bytes) -> Header:
         raise EnvelopeBroken(f"{key}: the stored value has no complete header") from None
 
 
-@dataclass(frozen=True, slots=True)
-class Envelopes:
+class Envelopes(msgspec.Struct, frozen=True):
     """Wraps and opens values; `sealed` names the key prefixes whose values are sealed."""
 
     sealer: Sealer | None = None
