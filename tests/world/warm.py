@@ -35,6 +35,8 @@ from typing import Any
 import handfast
 
 _AT_START = ("PYTHON", "LC_", "LANG", "TZ", "SSL_CERT_", "LD_")
+# How long a process that was killed may take to go.
+_ENDING = 60
 _LOADS_GRPC = (
     *("handfast.wire", "handfast.mesh", "handfast.proxy", "handfast.store.etcd"),
     *(
@@ -64,6 +66,9 @@ def run(arguments: Sequence[str], variables: Mapping[str, str], seconds: float) 
                 code = int(answers.readline())
             except TimeoutError:
                 os.kill(pid, signal.SIGKILL)
+                # Until it is gone, as `subprocess.run` waits.
+                link.settimeout(_ENDING)
+                link.recv(64)
                 raise subprocess.TimeoutExpired(words, seconds, _written(out), _written(err)) from None
         return subprocess.CompletedProcess(words, code, _written(out), _written(err))
 
@@ -141,7 +146,7 @@ def _serve(path: str) -> None:
         os.write(1, b"ready\n")
         # Those that wait for commands are waited for by nobody.
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-        while listener in select.select([listener, 0], [], [])[0]:
+        while listener.fileno() in select.select([listener.fileno(), 0], [], [])[0]:
             link, _ = listener.accept()
             if os.fork() == 0:
                 listener.close()
