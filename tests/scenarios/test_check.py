@@ -118,6 +118,8 @@ def test_controllers_that_stand_still_are_found_and_the_rest_is_told_all_the_sam
 
 
 def test_a_cluster_info_without_its_signatures_or_itself_is_found(up):
+    # The control plane may just have started.
+    up_world.until(lambda: not not_well(told(up)[1]), 60, "cluster-info")
     # Who signs and publishes stands still: else it would be mended before it is seen.
     with stopped(up, "controllers"):
         before = call(up, "GET", INFO)
