@@ -2,7 +2,7 @@
 """The unit that `handfast join --systemd` writes, and that of the CLI reference, read by systemd's own parser; nothing is started.
 
 It proves that every setting is known and every value taken, whatever words the command has. It does not prove that the
-sandbox leaves the agent what it needs: that takes a machine that systemd booted.
+sandbox leaves the agent what it needs: tests/scenarios/test_systemd_machine.py does, on a machine that systemd booted.
 """
 
 from __future__ import annotations

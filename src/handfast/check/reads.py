@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -38,8 +37,7 @@ _EXPLAINED: Final = 25
 _OWN_SERVER: Final = "+handfast"
 
 
-@dataclass(frozen=True, slots=True)
-class Reads:
+class Reads(msgspec.Struct, frozen=True):
     """The questions to one API server."""
 
     client: api.Client
@@ -98,7 +96,7 @@ class Reads:
         for document in [each for each in documents if members.is_open(each)][:_EXPLAINED]:
             request = signing_requests.DECODER.decode(msgspec.json.encode(document))
             explanations[jsonpath.text(document, "metadata", "name")] = await review.explain(request)
-        return facts.Requests(documents, explanations)
+        return facts.Requests(documents, explanations, tuple(dict.fromkeys(missing)))
 
     async def nodes(self) -> node_overview.Read:
         return await node_overview.read(self.client)

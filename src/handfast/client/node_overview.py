@@ -7,8 +7,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import TypeVar
+
+import msgspec
 
 from handfast.api import handfast_kinds, resources, signer_names, status
 from handfast.client import api, issued_certificates
@@ -19,20 +20,16 @@ _T = TypeVar("_T")
 _UNREAD = frozenset({"Forbidden", "NotFound"})
 
 
-@dataclass(frozen=True, slots=True)
-class Read:
+class Read(msgspec.Struct, frozen=True):
     """What was read, and what could not be, in sentences."""
 
     objects: overview.Objects
     unread: tuple[str, ...]
-    # Those of them that are there, and that the caller may not read.
-    forbidden: tuple[str, ...] = ()
 
 
 async def read(client: api.Client) -> Read:
     """Everything about nodes that the caller may read."""
     unread: list[str] = []
-    forbidden: list[str] = []
 
     async def optional(what: str, ask: Callable[[], Awaitable[_T]]) -> _T | None:
         try:
@@ -41,8 +38,6 @@ async def read(client: api.Client) -> Read:
             if error.reason not in _UNREAD:
                 raise
             unread.append(f"{what} could not be read: {error.message}")
-            if error.reason == "Forbidden":
-                forbidden.append(unread[-1])
             return None
 
     nodes = await client.list(resources.NODES, metadata=True)
@@ -54,4 +49,4 @@ async def read(client: api.Client) -> Read:
     for document in revoked or ():
         index.add(revocation.read(document))
     objects = overview.Objects(nodes=nodes, leases=leases, issued=issued, requests=requests or (), revocations=index)
-    return Read(objects, tuple(unread), tuple(forbidden))
+    return Read(objects, tuple(unread))

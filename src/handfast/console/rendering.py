@@ -52,6 +52,7 @@ class Renderer:
         words = self._environment
         words.filters["shown"] = shown
         words.filters["spoken"] = spoken
+        words.filters["flat"] = lambda text: marks.flat(str(text))
         words.globals.update(
             values or {},
             when=_when,

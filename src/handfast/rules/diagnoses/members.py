@@ -33,6 +33,7 @@ _RENEWALS: Final = ("selfnodeclient", "selfnodeserver")
 _ROLES: Final = frozenset({"system:node", "system:discovery", "system:basic-user", "system:public-info-viewer"})
 _KUBEADM: Final = "kubeadm:"
 _URGENT: Final = frozenset({overview.State.EXPIRED, overview.State.LATE})
+_ASKING: Final = frozenset({overview.State.WAITING, overview.State.RECOVERING})
 _TROUBLED: Final = frozenset({listing.FAILED, listing.NODE_GONE, listing.NO_NAME})
 
 
@@ -54,7 +55,7 @@ def requests(known: facts.Facts) -> check.Check:
         said = f"nobody acts on requests that wait for nothing else: {check.several(stuck)}"
         return check.Check(name, _FAILED, said, "RequestsNotActedOn", "see that approver and signer run, and may do it")
     if waiting:
-        said = f"{len(waiting)} wait for somebody: {check.several(waiting)}"
+        said = "; ".join((f"{len(waiting)} wait for somebody: {check.several(waiting)}", *read.unread))
         return check.Check(name, _WARNING, said, "RequestsWait", f"handfast csr explain {_first(waiting)}")
     return check.Check(name, _OK, "none waits")
 
@@ -86,14 +87,14 @@ def nodes(known: facts.Facts) -> check.Check:
     said = ", ".join(f"{counts[state]} {state}" for state in overview.ORDER if counts[state])
     needing = [row for row in rows if row.state not in overview.CALM]
     if not needing:
-        # What may not be read could hide one that is late.
+        # What is not known could hide one that is late.
         return check.unknown(name, check.several(known.hidden)) if known.hidden else check.Check(name, _OK, said)
     told = f"{said}; {check.several([f'{row.name}: {row.problem}' for row in needing])}"
     first = needing[0]
     if first.state in _URGENT:
         reason = "CertificateExpired" if first.state is overview.State.EXPIRED else "RenewalLate"
         return check.Check(name, _FAILED, told, reason, first.next_step)
-    reason = "NodeWaits" if first.state is overview.State.WAITING else "NodeSilent"
+    reason = "NodeWaits" if first.state in _ASKING else "NodeSilent"
     return check.Check(name, _WARNING, told, reason, first.next_step)
 
 

@@ -55,6 +55,11 @@ def test_a_request_that_waits_warns_and_one_that_nobody_acts_on_fails(read, want
     assert verdict(members.requests, requests=read) == wanted
 
 
+def test_what_an_explanation_lacks_is_told_with_the_request_that_waits():
+    read = facts.Requests([known.request("csr-2")], unread=["some checks are missing: no"])
+    assert members.requests(known.good(requests=read)).sentence.endswith("; some checks are missing: no")
+
+
 @pytest.mark.parametrize(
     ("changes", "wanted"),
     [

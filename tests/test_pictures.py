@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The pictures of the documentation are what scripts/pictures.py draws, load nothing, and can be read in both themes."""
+
+from __future__ import annotations
+
+import re
+from xml.etree import ElementTree
+
+import pytest
+
+from tests import source_text
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+PICTURES = source_text.script("pictures")
+DRAWN = PICTURES.drawn()
+
+
+@pytest.mark.parametrize("name", sorted(DRAWN))
+def test_a_picture_is_what_the_script_draws(name):
+    assert (PICTURES.PLACE / name).read_text(encoding="utf-8") == DRAWN[name], "run: python scripts/pictures.py"
+
+
+@pytest.mark.parametrize("name", sorted(DRAWN))
+def test_a_picture_has_words_for_those_who_do_not_see_it(name):
+    tree = ElementTree.fromstring(DRAWN[name])
+    assert tree.findtext(f"{SVG}title")
+    assert len(tree.findtext(f"{SVG}desc") or "") > 60
+
+
+@pytest.mark.parametrize("name", sorted(DRAWN))
+def test_a_picture_loads_nothing_and_runs_nothing(name):
+    tree = ElementTree.fromstring(DRAWN[name])
+    assert {element.tag.removeprefix(SVG) for element in tree.iter()} <= {
+        *("svg", "title", "desc", "style", "defs", "marker", "path", "rect", "text")
+    }
+    assert "url(#head)" in DRAWN[name]
+    assert not re.search(r"href|url\((?!#)|@import|<script", DRAWN[name])
+
+
+@pytest.mark.parametrize("name", sorted(DRAWN))
+def test_every_word_is_inside_the_picture(name):
+    tree = ElementTree.fromstring(DRAWN[name])
+    _, _, width, height = map(int, tree.attrib["viewBox"].split())
+    for words in tree.iter(f"{SVG}text"):
+        half = 3.6 * len(words.text or "")
+        left = float(words.attrib["x"]) - (half if words.attrib["text-anchor"] == "middle" else 0)
+        assert left >= 0, words.text
+        assert left + 2 * half <= width, words.text
+        assert float(words.attrib["y"]) < height, words.text
+
+
+def _light_and_dark():
+    light, dark = PICTURES.STYLE.split("@media(prefers-color-scheme:dark)")
+    return [dict(re.findall(r"([.\w]+)\{[^}]*?fill:(#\w+)", style)) for style in (light, dark)]
+
+
+def _luminance(colour: str) -> float:
+    digits = colour[1:] if len(colour) == 7 else "".join(2 * digit for digit in colour[1:])
+    parts = [int(digits[place : place + 2], 16) / 255 for place in (0, 2, 4)]
+    linear = [part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+@pytest.mark.parametrize("theme", [0, 1], ids=["light", "dark"])
+@pytest.mark.parametrize("words", ["text", ".small"])
+@pytest.mark.parametrize("ground", [".page", ".box", ".strong"])
+def test_words_stand_out_from_their_ground(theme, words, ground):
+    colours = _light_and_dark()[theme]
+    lighter, darker = sorted((_luminance(colours[words]), _luminance(colours[ground])), reverse=True)
+    assert (lighter + 0.05) / (darker + 0.05) >= 4.5
