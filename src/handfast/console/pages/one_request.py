@@ -40,7 +40,7 @@ _FRESH: Final = datetime.timedelta(seconds=10)
 _KEPT: Final = 64
 _SAID: Final = {
     signing_requests.APPROVED: ("ConsoleApprove", "This CSR was approved in the console of Handfast."),
-    signing_requests.DENIED: ("ConsoleDeny", ""),
+    signing_requests.DENIED: ("ConsoleDeny", "This CSR was denied in the console of Handfast."),
 }
 
 
