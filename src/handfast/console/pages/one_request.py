@@ -63,14 +63,20 @@ class _Explained:
 
 async def show(known: known_module.Known, question: questions.Question) -> dict[str, Any]:
     """One request, as it is now."""
-    request = await _find(known, question.of)
+    try:
+        request = await _find(known, question.of)
+    except status.StatusError as error:
+        if error.reason != "Forbidden":
+            raise
+        return {"name": question.of, "row": None, "forbidden": error.message}
     if request is None:
-        return {"name": question.of, "row": None}
+        return {"name": question.of, "row": None, "forbidden": ""}
     explained = await _explained(known, request)
     row = requests.row(request)
     return {
         "name": question.of,
         "row": row,
+        "forbidden": "",
         "word": row.word,
         "quoted": shlex.quote(row.name),
         "asked": requests.asked(request),
