@@ -191,9 +191,9 @@ async def _pages(run: settings.Run, small: Console, large: Console) -> list[meas
     middle = run.sizes.many_nodes // 2
     for title, few, many in (
         ("page", f"/nodes?count={_ROWS}", f"/nodes?count={_ROWS}"),
-        ("rows", f"/nodes/rows?count={_ROWS}", f"/nodes/rows?count={_ROWS}&from={middle}"),
-        ("filter", f"/nodes/rows?count={_ROWS}&filter=node", f"/nodes/rows?count={_ROWS}&filter=node"),
-        ("ledger", f"/ledger/rows?count={_ROWS}", f"/ledger/rows?count={_ROWS}&from={middle}"),
+        ("rows", f"/nodes/rows?from=0&count={_ROWS}", f"/nodes/rows?count={_ROWS}&from={middle}"),
+        ("filter", f"/nodes/rows?from=0&count={_ROWS}&filter=node", f"/nodes/rows?from=0&count={_ROWS}&filter=node"),
+        ("ledger", f"/ledger/rows?from=0&count={_ROWS}", f"/ledger/rows?count={_ROWS}&from={middle}"),
     ):
         for number in range(run.sizes.rounds + 1):
             round_ = [await _each(console, path) for console, path in ((small, few), (large, many))]

@@ -135,6 +135,10 @@ class Ledger:
         """Of its segments."""
         return self._kept.keys()
 
+    def kept(self) -> Iterable[ledger_index.Kept]:
+        """Its segments, as they are kept."""
+        return tuple(self._kept.values())
+
     @property
     def segment_count(self) -> int:
         return len(self._kept)

@@ -45,7 +45,7 @@ async def test_machines_say_what_they_wait_for_and_pools_how_far_they_are(world:
         assert "it has no InternalDNS name" in reply.text
         reply = await late.until("/machines", lambda reply: "1 behind: <code>NoAgent</code>" in reply.text)
         assert 'href="/nodes/n-1"' in reply.text
-        assert (await late.get("/machines/rows?state=waiting")).headers["Handfast-Total"] == "1"
+        assert (await late.get("/machines/rows?from=0&state=waiting")).headers["Handfast-Total"] == "1"
         assert "No machine fits" in (await late.get("/machines?filter=nobody")).text
         one = await late.get(f"/machines/{machine_kinds.NAMESPACE}%2Fm-2")
         assert "no request for its node name has come" in one.text or "no bootstrap credential counts" in one.text
