@@ -35,6 +35,8 @@ FOREIGN = {
     "format.named": "a function that Kubernetes adds to CEL",
     "envoy_cluster_upstream_cx_total": "a figure of Envoy's",
     "cluster_not_found": "a word of Envoy's",
+    "HttpOnly": "an attribute of cookies",
+    "Secure": "an attribute of cookies",
     "no_proxy": "a variable that programs of others read",
     "--ignore-preflight-errors=all": "a flag of kubeadm",
     "--enable-aggregator-routing": "a flag of kube-apiserver",

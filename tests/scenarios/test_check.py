@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import datetime
 import io
 import json
 import os
@@ -24,6 +25,7 @@ from handfast.bootstrap import kubeconfig
 from handfast.cli import main, output
 from handfast.pki import keys, names, requests
 from handfast.rules import user_names
+from handfast.runtime import clock
 from tests.scenarios import up_world
 from tests.unit.pki import making
 
@@ -189,6 +191,54 @@ def test_a_request_that_waits_is_a_warning_and_the_step_of_its_node_that_fails(u
         call(up, "DELETE", f"{REQUESTS}/w1")
     code, rows = told(up, "--node", "nobody")
     assert (code, rows["created"]["reason"], rows["used"]["verdict"]) == (1, "NoRequest", "unknown")
+
+
+def shifted(monkeypatch: pytest.MonkeyPatch, by: datetime.timedelta) -> None:
+    """The clock of the machine that checks is wrong."""
+    right = clock.SystemClock.now
+    monkeypatch.setattr(clock.SystemClock, "now", lambda self: right(self) + by)
+
+
+def test_a_clock_that_is_wrong_here_is_told_apart_from_what_is_wrong_there(up, monkeypatch):
+    shifted(monkeypatch, datetime.timedelta(minutes=-20))
+    code, rows = told(up)
+    assert (code, rows["clock"]["verdict"], rows["clock"]["reason"]) == (1, "failed", "ClockSkew")
+    assert "behind the server" in rows["clock"]["message"]
+
+
+def test_a_node_whose_certificate_is_over_fails_and_one_that_is_revoked_needs_nobody(up, monkeypatch):
+    pem = requests.build(user_names.node_subject("w2"), names.Sans(), keys.generate())
+    kind = {"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", "metadata": {"name": "w2"}}
+    spec = {
+        "request": base64.b64encode(pem).decode(),
+        "signerName": "kubernetes.io/kube-apiserver-client-kubelet",
+        "usages": ["digital signature", "client auth"],
+        "expirationSeconds": 3600,
+    }
+    call(up, "POST", REQUESTS, {**kind, "spec": spec})
+    approved = {"type": "Approved", "status": "True", "reason": "ByHand", "message": "known"}
+
+    def approve() -> bool:
+        # The approver may write beside us.
+        made = call(up, "GET", f"{REQUESTS}/w2")
+        return up.call("PUT", f"{REQUESTS}/w2/approval", {**made, "status": {"conditions": [approved]}})[0] == 200
+
+    up_world.until(approve, 60, "the approval")
+    up_world.until(lambda: "certificate" in call(up, "GET", f"{REQUESTS}/w2")["status"], 60, "its certificate")
+    call(up, "POST", "/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "w2"}})
+    # The ledger is written before the certificate; the node has no Lease, so that it is not seen.
+    assert told(up)[1]["nodes"]["reason"] == "NodeSilent"
+    with monkeypatch.context() as later:
+        shifted(later, datetime.timedelta(hours=2))
+        code, rows = told(up)
+        assert (code, rows["nodes"]["reason"]) == (1, "CertificateExpired")
+        assert "w2" in rows["nodes"]["message"]
+    revocation = {"apiVersion": "handfast.dev/v1alpha1", "kind": "Revocation", "metadata": {"name": "w2"}}
+    call(up, "POST", "/apis/handfast.dev/v1alpha1/revocations", {**revocation, "spec": {"node": "w2"}})
+    code, rows = told(up)
+    assert (code, rows["nodes"]["verdict"], rows["nodes"]["message"]) == (0, "ok", "1 revoked")
+    for path in ("/api/v1/nodes/w2", f"{REQUESTS}/w2"):
+        call(up, "DELETE", path)
 
 
 def test_a_ca_that_is_over_and_was_forgotten_in_the_bundle_is_a_warning(up):

@@ -36,25 +36,25 @@ from handfast.api.defaulting import defaults
 from handfast.apiserver import identity
 from handfast.apiserver.state import envelope, items, storage
 from handfast.apiserver.strategy import strategies
-from handfast.rules import access, stored_forms
+from handfast.rules import access, server_leases, stored_forms
 from handfast.runtime import clock as clocks
 from handfast.store import protocol, transfer
 
 # Seconds: between two renewals, and for which a renewal is in force.
 INTERVAL: Final = 60.0
 LEASE_SECONDS: Final = 180
-NAMESPACE: Final = "kube-system"
+NAMESPACE: Final = server_leases.NAMESPACE
 PREFIX: Final = "apiserver-"
 # What the keys of these Leases begin with in the store.
 KEYS: Final = f"coordination.k8s.io/leases/{NAMESPACE}/{PREFIX}"
-LABEL: Final = "apiserver.kubernetes.io/identity"
+LABEL: Final = server_leases.LABEL
 ROLE: Final = "kube-apiserver"
-FORMS: Final = "handfast.dev/stored-forms"
-APPLIED: Final = "handfast.dev/applied-version"
-LAG: Final = "handfast.dev/store-lag"
-UNCERTAIN: Final = "handfast.dev/uncertain-writes"
-COMPACTED: Final = "handfast.dev/last-compaction"
-VERSION: Final = "handfast.dev/version"
+FORMS: Final = server_leases.FORMS
+APPLIED: Final = server_leases.APPLIED
+LAG: Final = server_leases.LAG
+UNCERTAIN: Final = server_leases.UNCERTAIN
+COMPACTED: Final = server_leases.COMPACTED
+VERSION: Final = server_leases.VERSION
 # The note of the store that says which form may be found there.
 MARKER: Final = "stored-form"
 # After so long without a renewal a Lease is removed.
@@ -232,3 +232,21 @@ class Announcer:
 
     def _collection(self) -> Any:
         return self._documents.replica.collection(resources.LEASES.prefix)
+
+
+def of_server(
+    store: protocol.Store,
+    documents: storage.Storage,
+    clock: clocks.Clock,
+    envelopes: envelope.Envelopes,
+    more_annotations: Callable[[], Mapping[str, str]],
+) -> Announcer:
+    """What announces the forms that these envelopes know, and has them write the one that all servers know."""
+    return Announcer(
+        store,
+        documents,
+        clock,
+        raise_form=envelopes.write_as,
+        forms=envelopes.known,
+        more_annotations=more_annotations,
+    )

@@ -101,8 +101,7 @@ class ApiServerOptions:
     tls_files: tuple[str, str] | None = None
     # Networks of balancers, as an operator writes them.
     proxy_protocol_from: str = "none"
-    # The forms of stored values that this server knows: those of this version.
-    forms: Mapping[int, envelope.Form] = field(default_factory=lambda: envelope.FORMS)
+    forms: Mapping[int, envelope.Form] = field(default_factory=lambda: envelope.FORMS)  # of stored values
 
 
 class ApiServer:
@@ -135,14 +134,7 @@ class ApiServer:
         self.lineage = lineage.Lineage(store, place.store_seen, sealer)
         self.replica = replica.Replica(store, envelopes, shared=shared)
         self.storage = storage.Storage(store, envelopes, self.replica)
-        self.announcer = announcement.Announcer(
-            store,
-            self.storage,
-            clock,
-            forms=envelope.known(options.forms),
-            raise_form=envelopes.write_as,
-            more_annotations=self._lease_annotations,
-        )
+        self.announcer = announcement.of_server(store, self.storage, clock, envelopes, self._lease_annotations)
         self.table = kinds.Table((*kinds.builtin(), *handfast_kinds.rows()))
         self.discovery = discovery.Discovery(self.table)
         self.hub = watch.Hub(self.replica, clock, limits.watch_buffer_bytes, limits.write_seconds)

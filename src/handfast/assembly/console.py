@@ -27,6 +27,7 @@ from handfast.console.pages import table
 from handfast.pki import certificates, pairs, pem
 from handfast.rules import networks
 from handfast.rules.diagnoses import facts
+from handfast.rules.mesh import control_plane
 from handfast.runtime import addresses, backoff, files, tasks
 from handfast.runtime import clock as clocks
 from handfast.serving import limits, server_tls, service
@@ -42,8 +43,8 @@ LIMITS: Final = limits.Limits(
     connections_burst=1000,
 )
 _log = structlog.get_logger("handfast.console")
-# Looks a control plane up, as `handfast check` does: with a client, and what it was made from.
-Look = Callable[[api.Client, connection.Connection], Awaitable[facts.Facts]]
+# Looks a control plane up, as `handfast check` does: with a client, what it was made from, and who is told how far it is.
+Look = Callable[[api.Client, connection.Connection, looking.Tell], Awaitable[facts.Facts]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +57,7 @@ class Options:
     reopen: str
     pair: tuple[str, str] | None = None
     networks: networks.Networks | None = None
+    mesh_namespace: str = control_plane.NAMESPACE
 
     @property
     def base(self) -> str:
@@ -86,9 +88,10 @@ async def served(
     listen = dataclasses.replace(options.listen, port=int(sock.getsockname()[1]))
     link = transport.Transport(used, clock=clock)
     client = api.Client(link)
-    looker = looking.Looking(lambda: look(client, used), clock)
+    looker = looking.Looking(lambda tell: look(client, used, tell), clock)
     everything = known.Known(client, used, looker, clock)
     everything.cluster = _cluster(used)
+    everything.mesh_namespace = options.mesh_namespace
     codes = opening.Opening(options.key, clock)
     console = handler.Handler(
         everything,

@@ -24,6 +24,7 @@ from handfast.runtime import addresses
 if TYPE_CHECKING:
     from handfast.assembly import console
     from handfast.client import api, connection
+    from handfast.console import looking as tellings
     from handfast.console import opening
     from handfast.rules.diagnoses import facts
 
@@ -92,6 +93,7 @@ def command(
     networks = flags["networks"]
     options = assembly.Options(
         kubeconfigs=connecting.several(connecting.chosen(ctx, kubeconfig, directory)),
+        mesh_namespace=namespace,
         listen=_address(listen),
         key=opening.new_key() if key_file is None else console_keys.read(key_file),
         reopen=_ENTER if key_file is None else f"run `{console_keys.again(place)}` on its machine",
@@ -118,14 +120,14 @@ def _address(text: str) -> addresses.Address:
 def _looker(directory: pathlib.Path, kubeconfig: str, namespace: str) -> console.Look:
     """Looks up what `handfast check` would."""
 
-    async def look(client: api.Client, used: connection.Connection) -> facts.Facts:
+    async def look(client: api.Client, used: connection.Connection, tell: tellings.Tell) -> facts.Facts:
         from handfast.check import look as looking
         from handfast.runtime import clock
 
         target = looking.Target(
             client=client, used=used, kubeconfig=kubeconfig, directory=directory, mesh_namespace=namespace
         )
-        return await looking.look(target, clock.SystemClock(), lambda _done, _of, _names: None)
+        return await looking.look(target, clock.SystemClock(), tell)
 
     return look
 

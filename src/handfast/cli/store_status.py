@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from handfast.store import transfer
 
 _FILE_BYTES = 64 << 10
-_DIGITS = 20
 
 
 @click.command(name="status", short_help="Show how the store is.")
@@ -82,31 +81,26 @@ async def _servers(source: transfer.Source, now: datetime.datetime) -> Any:
     """What the API servers have said of themselves, those included that are gone and whose Lease was not removed yet."""
     from handfast.apiserver import announcement
     from handfast.apiserver.state import envelope
+    from handfast.rules import server_leases
 
     async for entries in source.pages(announcement.KEYS):
         for entry in entries:
             document = envelope.read_document(entry.key, entry.value)
-            said = announcement.of_lease(document)
-            if said is None:
+            said, server = announcement.of_lease(document), server_leases.read(document)
+            if said is None or server is None:
                 continue
-            notes = document["metadata"]["annotations"]
             yield {
                 "name": said.server,
-                "holder": document["spec"].get("holderIdentity", ""),
-                "version": notes.get(announcement.VERSION, ""),
+                "holder": server.holder,
+                "version": server.version,
                 "alive": said.until > now,
-                "appliedVersion": _number(notes.get(announcement.APPLIED)),
-                "lag": _number(notes.get(announcement.LAG)),
+                "appliedVersion": server.applied,
+                "lag": server.lag,
                 "storedForms": str(said.forms),
-                "uncertainWrites": _number(notes.get(announcement.UNCERTAIN)),
-                "lastCompaction": notes.get(announcement.COMPACTED),
-                "renewed": document["spec"]["renewTime"],
+                "uncertainWrites": server.uncertain,
+                "lastCompaction": server.compacted or None,
+                "renewed": server.renewed,
             }
-
-
-def _number(said: str | None) -> int:
-    """A number of a Lease; 0 where it is none: whoever may write Leases can write anything there."""
-    return int(said) if said and said.isascii() and said.isdecimal() and len(said) < _DIGITS else 0
 
 
 async def _seal_keys(source: transfer.Source) -> dict[str, int]:

@@ -46,7 +46,8 @@ def text(content: str, code: int = 200) -> answers.Answer:
 
 def go_to(path: str) -> answers.Answer:
     """On to another page, by GET."""
-    answer = answers.Answer(b"", status=303, headers=UNKEPT)
+    # The address that opens a console has a code: it is told to nobody at all.
+    answer = answers.Answer(b"", status=303, headers={**UNKEPT, "Referrer-Policy": "no-referrer"})
     answer.add("Location", path)
     return answer
 

@@ -22,6 +22,7 @@ from handfast.console import fleet as fleet_module
 from handfast.console import looking as looking_module
 from handfast.console import needs as needs_module
 from handfast.rules.console import access
+from handfast.rules.mesh import control_plane
 from handfast.runtime import clock as clocks
 from handfast.runtime import tasks
 
@@ -81,17 +82,30 @@ class Known:
         self.used = used
         self.looking = looking
         self.cluster = Cluster(server=used.server)
+        # Where the control plane of the mesh is.
+        self.mesh_namespace = control_plane.NAMESPACE
         self._clock = clock
         self._informers = cache.Informers(client, clock)
         self._sources: dict[str, tuple[needs_module.Need[Any], _Kept, cache.Following]] = {}
         self._versions: dict[str, int] = {}
         self._made: dict[Hashable, _Made] = {}
+        self._kept: dict[Hashable, Any] = {}
         self._listeners: list[Callable[[str], None]] = []
         self.fleet = fleet_module.Fleet(clock, self._changed)
         looking.on_change = self._looked
 
     def now(self) -> datetime.datetime:
         return self._clock.now()
+
+    def monotonic(self) -> float:
+        return self._clock.monotonic()
+
+    def kept(self, key: Hashable, build: Callable[[], T]) -> T:
+        """What a page keeps for as long as the console runs: built at the first request for this key."""
+        if key not in self._kept:
+            self._kept[key] = build()
+        value: T = self._kept[key]
+        return value
 
     def of(self, need: needs_module.Need[V]) -> cache.Informer[V]:
         """The informer of a need (1)."""
@@ -103,6 +117,8 @@ class Known:
 
     def _keeping(self, need: needs_module.Need[Any]) -> _Kept:
         if need.name not in self._sources:
+            if need.of_mesh:
+                need = need.within(self.mesh_namespace)
             kept: _Kept
             if need.name in self.fleet.keepers:
                 kept = self.fleet.keepers[need.name]
@@ -146,6 +162,10 @@ class Known:
         for listener in self._listeners:
             listener("facts")
 
+    def version(self, of: Sequence[needs_module.Need[Any]]) -> tuple[int, ...]:
+        """It differs from before when one of these needs has changed, or facts were looked up."""
+        return (self.looking.count, *(self._versions.get(need.name, 0) for need in of))
+
     def once(
         self,
         key: Hashable,
@@ -157,7 +177,7 @@ class Known:
     ) -> T:
         """What `make` makes of these needs (3): kept until one of them changes, for `seconds` at least and `at_most` at longest."""
         now = self._clock.monotonic()
-        version = (self.looking.count, *(self._versions.get(need.name, 0) for need in of))
+        version = self.version(of)
         kept = self._made.get(key)
         # What a look has found is new at once: looks have a pause of their own.
         looked = kept is not None and kept.version[0] != version[0]
@@ -183,7 +203,8 @@ class Known:
     def trouble(self, need: needs_module.Need[Any]) -> Trouble | None:
         """What is in the way of one."""
         informer = self._keeping(need)
-        met = self._sources[need.name][2].trouble
+        need, _, following = self._sources[need.name]
+        met = following.trouble
         if informer.refusal:
             commands = access.grant(need.kind, need.namespace, self.cluster.user)
             since = None if met is None else met.since

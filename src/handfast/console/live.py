@@ -2,8 +2,8 @@
 """Live updates: the parts of a page that changed, sent as HTML to every browser that shows it. What is in them is `handler`'s to make.
 
 1. Browsers that show the same page with the same question share a channel. A part is made once, however many there are; each then costs one write.
-2. A channel looks again when something changed that its page needs, once a second at most, and every half minute, since "3 min ago" grows old. A part that came out
-   as it was is not sent.
+2. A channel looks again when something changed that its page needs, once a second at most, and every half minute, since "3 min ago" grows old. It looks once more
+   when the change has settled: what pages keep may be a moment older than the change. A part that came out as it was is not sent.
 3. A part has the number of the change that made it. A browser that comes back says the last number that it has (Last-Event-ID), and gets what is newer; one with
    a number of another run gets everything. There is no history to keep: the newest of each part is all there is to know.
 4. A browser that reads slowly is not waited for: it gets the newest of each part when it reads again. One that does not read at all is given up, and comes back.
@@ -15,6 +15,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -35,6 +36,8 @@ OF_ONE_SESSION: Final = 32
 AGAIN_SECONDS: Final = 1.0
 STALE_SECONDS: Final = 30.0
 TICK_SECONDS: Final = 15.0
+# What pages keep between two makings (`Known.once`) is no older than this.
+SETTLED_SECONDS: Final = 3.0
 ROWS: Final = "rows"
 _log = structlog.get_logger("handfast.console")
 
@@ -63,6 +66,8 @@ class Channel:
     dirty: bool = True
     rows_dirty: bool = False
     made_at: float = 0.0
+    again_at: float = math.inf
+    rows_again: bool = False
     readers: set[asyncio.Event] = field(default_factory=set)
 
     def take(self, parts: Mapping[str, str]) -> None:
@@ -119,9 +124,13 @@ class Hub:
 
     async def _refresh(self, channel: Channel) -> None:
         now = self._clock.monotonic()
-        # 2. when something changed, or grew old
-        if not channel.dirty and now - channel.made_at < STALE_SECONDS:
+        # 2. when something changed, has settled, or grew old
+        if not channel.dirty and now < channel.again_at and now - channel.made_at < STALE_SECONDS:
             return
+        if channel.dirty:
+            channel.again_at, channel.rows_again = now + SETTLED_SECONDS, channel.rows_dirty
+        else:
+            channel.again_at, channel.rows_dirty = math.inf, channel.rows_again and now >= channel.again_at
         channel.dirty, channel.made_at = False, now
         try:
             # 1. once for all

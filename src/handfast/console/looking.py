@@ -2,7 +2,7 @@
 """The facts of `handfast check`, looked up again and again while somebody looks at a page that needs them. It judges nothing.
 
 1. Nobody looks: nothing is asked. A page that needs facts says so (`want`), and for a while after that they are kept fresh.
-2. Between two looks there is a pause, however many pages are open: they share one.
+2. Between two looks there is a pause, however many pages are open: they share one. How far a look is, is told while it goes on.
 3. What goes wrong keeps the facts of the last look, with the instant at which they were known.
 """
 
@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import datetime
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Final
 
 import structlog
@@ -20,12 +21,23 @@ from handfast.rules.diagnoses import facts as facts_module
 from handfast.runtime import clock as clocks
 from handfast.runtime import tasks
 
-Look = Callable[[], Awaitable[facts_module.Facts]]
+# Told how many rows are done, of how many, and which are not.
+Tell = Callable[[int, int, list[str]], None]
+Look = Callable[[Tell], Awaitable[facts_module.Facts]]
 
 # 1. how long after the last page that wanted them, 2. how often at most
 _WANTED_SECONDS: Final = 60.0
-_PAUSE_SECONDS: Final = 10.0
+_PAUSE_SECONDS: Final = 30.0
 _log = structlog.get_logger("handfast.console")
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a look is, and what it is at."""
+
+    done: int
+    total: int
+    left: tuple[str, ...]
 
 
 class Looking:
@@ -39,8 +51,15 @@ class Looking:
         self._looked = asyncio.Event()
         self.facts: facts_module.Facts | None = None
         self.trouble = ""
+        # None while nobody looks.
+        self.progress: Progress | None = None
         self.count = 0
         self.on_change: Callable[[], None] = lambda: None
+
+    @property
+    def pause(self) -> float:
+        """So many seconds lie between two looks."""
+        return _PAUSE_SECONDS
 
     @property
     def known_at(self) -> datetime.datetime | None:
@@ -72,11 +91,16 @@ class Looking:
     async def once(self) -> None:
         """One look."""
         try:
-            self.facts, self.trouble = await self._look(), ""
+            self.facts, self.trouble = await self._look(self._tell), ""
         except (errors.Refused, errors.Unavailable) as error:
             # 3. what was known stays
             self.trouble = error.message
             _log.warning("the control plane could not be looked at", reason=error.reason, error=error.message)
         self.count += 1
+        self.progress = None
         self._looked.set()
+        self.on_change()
+
+    def _tell(self, done: int, total: int, left: list[str]) -> None:
+        self.progress = Progress(done, total, tuple(left))
         self.on_change()

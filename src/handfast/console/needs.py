@@ -27,7 +27,10 @@ from handfast.api import (
 )
 from handfast.bootstrap import token_limits, tokens
 from handfast.client import api, machine_inventory, partial, watch
+from handfast.rules import server_leases
+from handfast.rules.console import mesh
 from handfast.rules.machines import group_versions, inventory
+from handfast.rules.mesh import control_plane, injection
 from handfast.rules.nodes import liveness
 from handfast.rules.tokens import failed_joins, maker
 
@@ -160,14 +163,112 @@ class Event(Named, frozen=True, gc=False, rename="camel"):
     last_timestamp: str | None = None
 
 
+class Config(Named, frozen=True, gc=False):
+    """A ConfigMap of the mesh's control plane."""
+
+    data: dict[str, str] | None = None
+
+
+class MeshSecretData(msgspec.Struct, frozen=True, gc=False):
+    """Certificates and the state of a rotation, in base64 as they are stored; no key (2)."""
+
+    certificate: str = msgspec.field(name=control_plane.CERTIFICATE_KEY, default="")
+    state: str = msgspec.field(name="state.json", default="")
+    old_certificate: str = msgspec.field(name=f"old-{control_plane.CERTIFICATE_KEY}", default="")
+    old_anchors: str = msgspec.field(name=f"old-{control_plane.ANCHORS_KEY}", default="")
+    new_certificate: str = msgspec.field(name=f"new-{control_plane.CERTIFICATE_KEY}", default="")
+    new_anchors: str = msgspec.field(name=f"new-{control_plane.ANCHORS_KEY}", default="")
+
+    def record(self) -> dict[str, str]:
+        """The parts of a rotation's record, by their names."""
+        return {name: text for name, text in msgspec.to_builtins(self).items() if name != control_plane.CERTIFICATE_KEY}
+
+
+class MeshSecret(Named, frozen=True, gc=False):
+    """A Secret of the mesh's control plane, without its keys."""
+
+    data: MeshSecretData | None = None
+
+
+class PodNotes(msgspec.Struct, frozen=True, gc=False):
+    """Of the annotations of a Pod, what the injector writes."""
+
+    anchors: str = msgspec.field(name=injection.ANCHORS, default="")
+
+
+class PodLabels(msgspec.Struct, frozen=True, gc=False):
+    """Of its labels, likewise."""
+
+    control_plane: str = msgspec.field(name=injection.CONTROL_PLANE, default="")
+
+
+class PodMeta(metadata.Meta, frozen=True, gc=False):
+    """… and no other labels and annotations: there are many Pods."""
+
+    labels: PodLabels | None = None
+    annotations: PodNotes | None = None
+
+
+class PodSpec(msgspec.Struct, rename="camel", frozen=True, gc=False):
+    """As whom it runs. Variables may hold secrets of applications: they are not read (2)."""
+
+    service_account_name: str | None = None
+
+
+class PodStatus(msgspec.Struct, frozen=True, gc=False):
+    """Whether it has ended."""
+
+    phase: str | None = None
+
+
+class MeshPod(msgspec.Struct, frozen=True, gc=False):
+    """A Pod, as far as the mesh is concerned."""
+
+    metadata: PodMeta = PodMeta()
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+    def fact(self) -> mesh.Pod:
+        meta = self.metadata
+        return mesh.Pod(
+            namespace=meta.namespace,
+            name=meta.name,
+            uid=meta.uid,
+            account=self.spec.service_account_name or "",
+            phase=self.status.phase or "",
+            control_plane="" if meta.labels is None else meta.labels.control_plane,
+            anchors="" if meta.annotations is None else meta.annotations.anchors,
+        )
+
+
+class MeshWorkload(msgspec.Struct, frozen=True, gc=False):
+    """What an agent reported, and of which Pod."""
+
+    metadata: partial.OwnedMeta = partial.OwnedMeta()
+    status: dict[str, Any] | None = None
+
+    def document(self) -> objects.Document:
+        """As rules read documents."""
+        meta = self.metadata
+        owners = [{"uid": each.uid} for each in meta.owner_references or ()]
+        named = {"namespace": meta.namespace, "name": meta.name, "ownerReferences": owners}
+        return {"metadata": named, "status": self.status or {}}
+
+
 @dataclass(frozen=True, slots=True)
 class Need(Generic[V]):
-    """One source: its name, what people call it, and what is followed."""
+    """One source: its name, what people call it, and what is followed. One `of_mesh` is followed where the mesh's control plane is."""
 
     name: str
     title: str
     kind: kinds.Kind
     source: watch.Source[V]
+    of_mesh: bool = False
+
+    def within(self, namespace: str) -> Need[V]:
+        """The same, in another namespace."""
+        scope = dataclasses.replace(self.source.scope, namespace=namespace)
+        return dataclasses.replace(self, source=dataclasses.replace(self.source, scope=scope))
 
     @property
     def namespace(self) -> str:
@@ -236,4 +337,22 @@ POOLS: Final = _need(
     metadata_only=True,
     if_served=True,
     without_seconds=_SOON,
+)
+MESH_CONFIG: Final = dataclasses.replace(
+    _need("mesh-config", "the mesh's ConfigMaps", resources.CONFIG_MAPS, Config), of_mesh=True
+)
+MESH_SECRETS: Final = dataclasses.replace(
+    _need("mesh-secrets", "the mesh's issuer, without its key", resources.SECRETS, MeshSecret), of_mesh=True
+)
+MESH_PODS: Final = _need("mesh-pods", "Pods", resources.PODS, MeshPod)
+MESH_WORKLOADS: Final = _need(
+    "mesh-workloads", "MeshWorkloads", handfast_kinds.MESH_WORKLOAD, MeshWorkload, if_served=True
+)
+MESH_POLICIES: Final = _need("mesh-policies", "MeshPolicies", handfast_kinds.MESH_POLICY, Whole, if_served=True)
+SERVER_LEASES: Final = _need(
+    "server-leases",
+    "Leases of API servers",
+    resources.LEASES,
+    Lease,
+    scope=api.Scope(namespace=server_leases.NAMESPACE, label_selector=server_leases.LABEL),
 )

@@ -51,6 +51,7 @@ class Renderer:
         )
         words = self._environment
         words.filters["shown"] = shown
+        words.filters["flat"] = lambda text: marks.flat(str(text))
         words.globals.update(
             values or {},
             when=_when,

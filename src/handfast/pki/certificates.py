@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads the facts of one certificate from its DER, strictly; for listings, ledgers and the other modules of this room.
 
-It does not verify anything: whoever needs to believe the facts asks `chains.verify`.
+It does not verify what is read: whoever needs to believe the facts asks `chains.verify`. `require_signed_by` compares one signature, for pictures.
 
 1. The DER is one complete certificate, at most `MAX_BYTES`, nothing after it.
 2. Its extensions parse, and none occurs twice.
@@ -28,6 +28,7 @@ from handfast.pki import fences, keys, names, usages
 MAX_BYTES = 64 << 10
 
 _FENCE = fences.Fence("not a certificate in DER, or one with broken or repeated extensions", reason="Malformed")
+_SIGNATURE_FENCE = fences.Fence("the certificate was not signed by that one", reason="UnknownAuthority")
 _KEY_FENCE = fences.Fence("the public key's kind or curve is not supported", reason="BadKey")
 
 Signed = x509.Certificate | x509.CertificateSigningRequest
@@ -138,6 +139,12 @@ def require_ca(certificate: Certificate) -> None:
         raise _not_authority("the CA certificate's key usage does not include keyCertSign")
     if certificate.public_key.kind not in keys.ISSUER_KINDS:
         raise _not_authority(f"a CA key must be RSA or EC, not {certificate.public_key.kind}")
+
+
+def require_signed_by(certificate: Certificate, signer: Certificate) -> None:
+    """Return if the signature of a certificate is that of the signer's key, and names it, else refuse. Nothing else is judged: `chains.verify` does."""
+    with _SIGNATURE_FENCE:
+        load(certificate.der).verify_directly_issued_by(load(signer.der))
 
 
 def extension(signed: Signed, kind: type[_T]) -> _T | None:

@@ -42,6 +42,8 @@ def test_what_is_not_set_has_its_default():
         injector_listen=Address("127.0.0.1", 8443),
         injector_admin_listen=Address("127.0.0.1", 9995),
         injector_advertise=None,
+        console=False,
+        console_listen=Address("127.0.0.1", 8765),
         controllers=("*",),
         leader_elect=False,
         log_level="info",

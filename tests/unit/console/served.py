@@ -8,7 +8,7 @@ import contextlib
 import pathlib
 import re
 import socket
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any
 
 import aiohttp
@@ -16,7 +16,7 @@ import aiohttp
 from handfast.assembly import console as assembly
 from handfast.bootstrap import kubeconfig as kubeconfig_words
 from handfast.client import api, connection, transport
-from handfast.console import opening
+from handfast.console import looking, opening
 from handfast.pki import authority, keys, names, pem, profiles
 from handfast.rules.diagnoses import facts
 from handfast.runtime import addresses
@@ -98,6 +98,10 @@ class Browser:
         await self._session.close()
 
 
+# A look that does not tell how far it is.
+Look = Callable[[api.Client, connection.Connection], Awaitable[facts.Facts]]
+
+
 async def well(_client: api.Client, _used: connection.Connection) -> facts.Facts:
     """A look at a control plane where all is well."""
     return known_facts.good()
@@ -148,12 +152,17 @@ async def client(world: worlds.World) -> AsyncIterator[api.Client]:
 async def console(
     world: worlds.World,
     *,
-    look: assembly.Look = well,
+    look: Look = well,
+    telling: assembly.Look | None = None,
     clock: clocks.Clock | None = None,
     kubeconfig: pathlib.Path | None = None,
     base: str = "",
 ) -> AsyncIterator[Browser]:
     """A console of this world, with a browser that has opened it."""
+
+    async def looked(client: api.Client, used: connection.Connection, _tell: looking.Tell) -> facts.Facts:
+        return await look(client, used)
+
     path = leading_to(world, kubeconfig, base)
     with socket.create_server(("127.0.0.1", 0)) as sock:
         options = assembly.Options(
@@ -162,7 +171,7 @@ async def console(
             key=opening.new_key(),
             reopen=REOPEN,
         )
-        async with assembly.served(options, sock, look, clock or clocks.SystemClock()) as codes:
+        async with assembly.served(options, sock, telling or looked, clock or clocks.SystemClock()) as codes:
             browser = Browser(options.base, codes)
             try:
                 await browser.open()

@@ -114,3 +114,12 @@ def test_not_a_ca(made: making.Made, words: str):
     with pytest.raises(errors.Refused, match=words) as caught:
         certificates.require_ca(certificates.read(made.der))
     assert caught.value.reason == "BadAuthority"
+
+
+def test_a_certificate_is_signed_by_who_signed_it_and_by_nobody_else_of_that_name():
+    root, other = making.ca(), making.ca()
+    leaf = certificates.read(making.leaf(root, making.CLIENT).der)
+    certificates.require_signed_by(leaf, certificates.read(root.der))
+    for stranger in (certificates.read(other.der), leaf):
+        with pytest.raises(errors.Refused, match="was not signed by that one"):
+            certificates.require_signed_by(leaf, stranger)

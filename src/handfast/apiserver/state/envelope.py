@@ -111,10 +111,15 @@ class Envelopes:
         self._forms = forms
         self.form = min(forms)
 
+    @property
+    def known(self) -> stored_forms.Forms:
+        """The forms that can be read and written."""
+        return known(self._forms)
+
     def write_as(self, form: int) -> None:
         """Write values in this form from now on; all that are known are read."""
         if form not in self._forms:
-            raise errors.Misuse(f"form: {form} is not known; known are {known(self._forms)}")
+            raise errors.Misuse(f"form: {form} is not known; known are {self.known}")
         self.form = form
 
     def wrap(self, key: str, api_version: str, payload: bytes) -> bytes:

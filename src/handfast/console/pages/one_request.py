@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-r"""One certificate request: what it asks for, every check, the smallest change; and to approve or deny it, as the operator.
+"""One certificate request: what it asks for, every check, the smallest change; and to approve or deny it, as the operator.
 
 1. It is read from the API when somebody looks, and so is what the checks depend on: as `handfast csr explain` does.
 2. The checks of a request that has not changed are asked for again after `_FRESH`, however many look.
@@ -9,7 +9,7 @@ r"""One certificate request: what it asks for, every check, the smallest change;
 | who | holding | tries | stopped by | shown in tests/unit/console/pages/test_one_request.py |
 |---|---|---|---|---|
 | a holder of a token | a request, deleted and made anew while somebody reads | have the new one approved | 3 | test_another_request_of_the_same_name_is_not_decided |
-| … | markup or changes of direction in names, subjects, signers | run a script, or look like another | `\|shown` | test_what_strangers_write_is_escaped_and_marked |
+| … | markup or changes of direction in names, subjects, signers | run a script, or look like another | every text is escaped and marked | test_what_strangers_write_is_escaped_and_marked |
 | an operator without the right | the form | approve | the API server, and 4 | test_who_may_not_is_told_which_right_would_let_them |
 """
 
@@ -137,6 +137,7 @@ async def _decide(known: known_module.Known, form: Mapping[str, str], verdict: s
     name, uid = form.get("name", ""), form.get("uid", "")
     doing = f"{'approve' if verdict == signing_requests.APPROVED else 'deny'} the request {name}"
     here = path_of(name)
+    begun = False
     try:
         request = await _find(known, name)
         if request is None or not uid:
@@ -148,10 +149,11 @@ async def _decide(known: known_module.Known, form: Mapping[str, str], verdict: s
         reason, said = _SAID[verdict]
         # 3. the one that was looked at
         deciding = request_decisions.Deciding(verdict, reason, typed.why or said, known.now)
+        begun = True
         changed = await deciding.decide(known.client, name, uid)
     except (errors.Refused, errors.Unavailable) as error:
         # 4. the next step
-        failed = outcomes.failure(error, doing, _rights(known, name), known.cluster.user)
+        failed = outcomes.failure(error, doing, _rights(known, name), known.cluster.user, begun=begun)
         once = {"verdict": verdict, "wrong": {}, "why": form.get("why", ""), "commands": failed.commands}
         return page.Outcome(sentence=failed.sentence, then=here, done=False, once=once)
     word = verdict.lower()

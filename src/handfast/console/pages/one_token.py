@@ -2,8 +2,7 @@
 """One bootstrap token: its limits, its uses, who was refused with it; and to revoke it, as the operator.
 
 1. It is read without its secret half: the view has no field for it.
-2. A token that was made a moment ago is shown with its join command, once: `new_token` hands it over, and nothing keeps it.
-3. To revoke it, its id is typed. What is not done is said with the next step.
+2. To revoke it, its id is typed. What is not done is said with the next step.
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ async def revoke(known: known_module.Known, form: Mapping[str, str]) -> page.Out
     """Have nobody log in with it any more."""
     token_id = form.get("id", "")
     here = path_of(token_id) if _ID.fullmatch(token_id) else LIST
-    # 3. typed
+    # 2. typed
     if here == LIST or form.get("word", "").strip() != token_id:
         wrong = {"word": f"type {token_id}, exactly as it stands there; nothing was done"}
         return _not_done(here, "Not done: see what is marked below.", wrong=wrong)
@@ -85,7 +84,7 @@ async def revoke(known: known_module.Known, form: Mapping[str, str]) -> page.Out
 def _not_done(
     here: str, sentence: str, *, wrong: Mapping[str, str] | None = None, commands: tuple[str, ...] = ()
 ) -> page.Outcome:
-    once = {"wrong": wrong or {}, "commands": commands, "handover": None}
+    once = {"wrong": wrong or {}, "commands": commands}
     return page.Outcome(sentence=sentence, then=here, done=False, once=once)
 
 

@@ -8,14 +8,17 @@ from typing import Any, Final
 from handfast.console import needs
 from handfast.console import page as page_module
 from handfast.console.pages import (
+    checks,
     ledger,
     machines,
+    mesh,
     new_token,
     nodes,
     one_request,
     one_token,
     overview,
     requests,
+    store,
     tokens,
 )
 
@@ -30,9 +33,14 @@ PAGES: Final[tuple[page_module.Page, ...]] = (
     nodes.ONE,
     machines.PAGE,
     machines.ONE,
+    mesh.PAGE,
+    mesh.WORKLOADS_PAGE,
+    mesh.EDGES_PAGE,
     ledger.PAGE,
     ledger.ONE,
     ledger.RULE,
+    checks.PAGE,
+    store.PAGE,
 )
 
 # What all of them follow.

@@ -45,3 +45,8 @@ def pieces(text: str) -> tuple[Piece, ...]:
         parts.append(Piece(f"U+{ord(character):04X}", marked=True))
         plain = ""
     return (*parts, Piece(plain)) if plain else tuple(parts)
+
+
+def flat(text: str) -> str:
+    """The same as one text, for places that have no room for marks: an attribute, or a picture. What is marked stands in brackets."""
+    return "".join(f"⟨{piece.text}⟩" if piece.marked else piece.text for piece in pieces(text))

@@ -32,14 +32,17 @@ class Right:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A sentence or two, and commands where a right is missing."""
+    """A sentence or two, and commands where a right is missing. `unknown`: it may have been done."""
 
     sentence: str
     commands: tuple[str, ...] = ()
+    unknown: bool = False
 
 
-def failure(error: errors.HandfastError, doing: str, rights: tuple[Right, ...], user: str) -> Failure:
-    """What to say; `doing` is the action in words, as in "approve the request csr-1"."""
+def failure(
+    error: errors.HandfastError, doing: str, rights: tuple[Right, ...], user: str, *, begun: bool = True
+) -> Failure:
+    """What to say; `doing` is the action in words, as in "approve the request csr-1". Not `begun`: nothing was sent but questions."""
     code = error.code if isinstance(error, status.StatusError) else 0
     # 3. not begun
     if code == _BUSY:
@@ -49,7 +52,9 @@ def failure(error: errors.HandfastError, doing: str, rights: tuple[Right, ...], 
         )
     # 1. it may have been done
     if code >= _STUMBLED or (not code and isinstance(error, errors.Unavailable) and error.reason != "Conflict"):
-        return Failure(f"It is not known whether it was done: {error.message}. {_LOOK}.")
+        if not begun:
+            return Failure(f"Not done: the API server gave no answer: {error.message}. Send it again once it answers.")
+        return Failure(f"It is not known whether it was done: {error.message}. {_LOOK}.", unknown=True)
     # 2. which right would let them
     if error.reason == "Forbidden":
         return Failure(f"Not done: you may not {doing}. The API server says: {error.message}.", grant(rights, user))

@@ -423,6 +423,7 @@ class EtcdStore:
         except protocol.StoreUnavailable as error:
             raise protocol.StoreUncertain(f"{full.message}; {error.message}") from None
         if entry is None or entry.value != value or entry.revision <= expected:
+            self._session.refused += 1
             raise full
         return entry.revision
 

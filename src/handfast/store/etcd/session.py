@@ -157,7 +157,6 @@ class Session:
         """What the error of a write means (3)."""
         if failed.text.startswith(_NO_SPACE):
             self.is_full = True
-            self.refused += 1
             return full(failed)
         if failed.text.startswith(_WRITE_TOO_LARGE):
             return protocol.TooLarge(

@@ -148,3 +148,26 @@ async def test_what_strangers_write_is_escaped_and_marked(world: worlds.World, b
         assert '<span class="mark"' in page.text
     # Nobody can type that: the beginning of its UID confirms.
     assert f"Type {request['metadata']['uid'][:8]} to approve it" in page.text
+
+
+async def test_while_the_server_is_away_nothing_is_half_done(world: worlds.World, browser: served.Browser) -> None:
+    request = await people_cases.file_request(world, "edge-1")
+    page = await browser.get(PAGE)
+    new = await browser.get("/tokens/new")
+    await world.server.stop()
+    form = {"name": "edge-1", "uid": request["metadata"]["uid"], "word": "edge-1", "why": ""}
+    sent = await browser.request(
+        "POST", "/requests/approve", data={**form, "form-token": page.form_token("/requests/approve")}
+    )
+    assert sent.status == 303
+    # The list goes on with what was known, and says since when.
+    listed = await browser.until("/requests", lambda page: "The API server does not answer" in page.text)
+    assert "edge-1" in listed.text
+    one = await browser.get(PAGE)
+    assert one.status >= 500
+    assert "Reason: <code>" in one.text
+    form = {"ttl": "1h", "signing": "yes", "number": "n" * 22, "form-token": new.form_token("/tokens/new")}
+    sent = await browser.request("POST", "/tokens/new", data=form)
+    form_again = await browser.get(sent.headers["Location"])
+    assert "Not done: the API server gave no answer" in form_again.text
+    assert 'value="1h"' in form_again.text

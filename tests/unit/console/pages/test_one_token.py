@@ -62,7 +62,8 @@ async def test_who_may_not_is_told_which_right_would_let_them(world: worlds.Worl
         text = html.unescape(page.text)
         assert "Not done: you may not revoke the token abcdef." in text
         assert "kubectl create role handfast-console:delete-secrets --namespace=kube-system" in text
-        sent = await browser.post("/tokens/create", {"ttl": "1h", "signing": "yes"}, of="/tokens/new")
+        form = {"ttl": "1h", "signing": "yes", "number": "n" * 22}
+        sent = await browser.post("/tokens/new", form, of="/tokens/new")
         text = html.unescape((await browser.get(sent.headers["Location"])).text)
         assert "Not done: you may not create a token." in text
         assert 'value="1h"' in text

@@ -28,3 +28,8 @@ def test_a_text_has_an_end():
     shown = marks.pieces("x" * 100_000)
     assert len(shown[0].text) == marks.LONGEST
     assert shown[0].text.endswith("…")
+
+
+def test_where_there_is_no_room_for_marks_it_stands_in_brackets():
+    assert marks.flat("a\u202eb") == "a⟨U+202E⟩b"
+    assert marks.flat("plain") == "plain"

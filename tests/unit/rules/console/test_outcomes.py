@@ -56,7 +56,7 @@ def test_what_was_refused_was_not_done(error: errors.HandfastError, part: str) -
     found = said(error)
     assert part in found.sentence
     assert found.sentence.startswith("Not done: ")
-    assert found.commands == ()
+    assert (found.commands, found.unknown) == ((), False)
 
 
 @pytest.mark.parametrize(
@@ -65,3 +65,10 @@ def test_what_was_refused_was_not_done(error: errors.HandfastError, part: str) -
 )
 def test_where_no_answer_came_it_may_have_been_done(error: errors.HandfastError) -> None:
     assert said(error).sentence.startswith("It is not known whether it was done: ")
+    assert said(error).unknown
+
+
+@pytest.mark.parametrize("error", [refused(503, "ServiceUnavailable"), errors.Unavailable("the connection was lost")])
+def test_where_nothing_was_sent_but_questions_it_was_not_done(error: errors.HandfastError) -> None:
+    found = outcomes.failure(error, "create a token", (RIGHT,), "", begun=False)
+    assert found.sentence.startswith("Not done: the API server gave no answer: ")
