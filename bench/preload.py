@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from handfast.api import kinds, objects
+from handfast.api import handfast_kinds, kinds, objects
 from handfast.apiserver.state import envelope
 from handfast.assembly import apiserver
 from handfast.datadir import layout, preparation
@@ -163,7 +163,7 @@ def write(directory: pathlib.Path, documents: Iterable[Stored]) -> None:
     place = layout.Layout.at(directory)
     now = clock.SystemClock().now()
     preparation.prepare(place, server=addresses.Address("127.0.0.1", 6443), now=now)
-    table = kinds.Table(kinds.builtin())
+    table = kinds.Table((*kinds.builtin(), *handfast_kinds.rows()))
     envelopes = envelope.Envelopes(seal.Sealer.from_text(place.encryption_key.read_text()), apiserver.SEALED)
     file = sqlite_file.OpenFile(str(place.store("store.db")))
     left, state = iter(documents), file.state

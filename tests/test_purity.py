@@ -36,19 +36,22 @@ ALLOWED: Mapping[str, Allowed] = {
     "__future__": Allowed(EVERYWHERE, "annotations stay text"),
     "base64": Allowed(EVERYWHERE, "an encoding"),
     "binascii": Allowed(EVERYWHERE, "the errors of base64"),
+    "bisect": Allowed(("rules.console.node_table",), "a place in a sorted list"),
     "cel_expr_python": Allowed(("api.cel.engine",), "evaluates expressions that users send, within bounds"),
     "collections": Allowed(EVERYWHERE, "types of containers"),
     "copy": Allowed(("api",), "documents are copied before they are changed"),
     "cryptography": Allowed(("pki",), "keys and certificates; no other room touches it"),
     "csv": Allowed(("rules.machines.inventory_file",), "the grammar of a line of cells"),
-    "dataclasses": Allowed(EVERYWHERE, "facts are frozen dataclasses"),
+    "dataclasses": Allowed(EVERYWHERE, "facts that hide a field or are copied with changes are frozen dataclasses"),
     "datetime": Allowed(EVERYWHERE, "instants as values; asking for the present is refused below"),
     "decimal": Allowed(("api", "rules.limit_ranges", "rules.pod_resources", "rules.quotas"), "quantities are exact"),
     "difflib": Allowed(("rules.mesh.settings",), "the nearest key to a misspelt one"),
     "enum": Allowed(EVERYWHERE, "names for a few values"),
     "functools": Allowed(EVERYWHERE, "caches of pure functions"),
     "hashlib": Allowed(EVERYWHERE, "digests"),
-    "heapq": Allowed(("rules.machines.pressure", "rules.mesh.issued"), "what counts next, in order"),
+    "heapq": Allowed(
+        ("rules.console.node_table", "rules.machines.pressure", "rules.mesh.issued"), "what counts next, in order"
+    ),
     "hmac": Allowed(EVERYWHERE, "comparison in constant time"),
     "importlib.resources": Allowed(
         ("api.schema.schema", "api.openapi.descriptions"),
@@ -61,7 +64,7 @@ ALLOWED: Mapping[str, Allowed] = {
     "shlex": Allowed(EVERYWHERE, "quoting of command lines that people paste"),
     "json": Allowed(EVERYWHERE, "texts of messages, and JSON where msgspec is too lenient or too strict"),
     "math": Allowed(EVERYWHERE, "NaN and infinities"),
-    "msgspec": Allowed(EVERYWHERE, "JSON to typed values, in C"),
+    "msgspec": Allowed(EVERYWHERE, "JSON to typed values, and facts that are frozen structs, in C"),
     "operator": Allowed(EVERYWHERE, "functions for keys and sums"),
     "re": Allowed(EVERYWHERE, "patterns written here; never one that a user sent"),
     "re2": Allowed(
@@ -75,7 +78,10 @@ ALLOWED: Mapping[str, Allowed] = {
     "typing": Allowed(EVERYWHERE, "types"),
     "urllib.parse": Allowed(EVERYWHERE, "grammar of URLs; the part of urllib that opens none"),
     "warnings": Allowed(("pki.names",), "a library warns about names that are judged here anyway"),
-    "zlib": Allowed(("rules.machine_config.data_urls",), "unpacks gzip, up to a limit"),
+    "zlib": Allowed(
+        ("rules.machine_config.data_urls", "rules.console.ledger_index"),
+        "unpacks gzip up to a limit, and what it packed itself",
+    ),
     "yaml": Allowed(
         ("api.codec.yaml_document", "bootstrap.kubeconfig"), "the parser's events; documents are built here"
     ),

@@ -613,6 +613,25 @@ async def test_notes_are_kept_and_are_no_entries(opener: Opener) -> None:
     await store.close()
 
 
+async def test_of_many_who_write_the_same_note_one_does(opener: Opener) -> None:
+    store = await opener()
+    told = await asyncio.gather(*(store.swap_note("claim", None, f"by {number}") for number in range(20)))
+    assert len(set(told)) == 1
+    assert await store.note("claim") == told[0]
+    assert await store.swap_note("claim", None, "late") == told[0]
+    assert await store.swap_note("claim", "something else", None) == told[0]
+    # In place of the same text, again one.
+    second = await asyncio.gather(*(store.swap_note("claim", told[0], f"then {number}") for number in range(20)))
+    assert len(set(second)) == 1
+    assert second[0] != told[0]
+    assert await store.swap_note("claim", second[0], None) is None
+    assert await store.swap_note("never", "x", None) is None
+    await store.close()
+    store = await opener()
+    assert await store.note("claim") is None
+    await store.close()
+
+
 # 9. Sizes
 
 

@@ -17,8 +17,9 @@ import structlog
 
 from handfast import errors
 from handfast.apiserver import announcement
-from handfast.apiserver.state import envelope, replica, storage
+from handfast.apiserver.state import envelope, lineage, replica, storage
 from handfast.cli import main, output
+from handfast.pki import seal
 from handfast.store import protocol, transfer
 from handfast.store.etcd import engine as etcd
 from handfast.store.etcd import place as places
@@ -162,7 +163,8 @@ async def test_no_server_serves_from_an_unfinished_store(tmp_path: pathlib.Path)
     store = await etcd.open_store(place, ACCESS)
     envelopes = envelope.Envelopes()
     copy = replica.Replica(store, envelopes)
-    announcer = announcement.Announcer(store, storage.Storage(store, envelopes, copy), MovableClock())
+    documents = storage.Storage(store, envelopes, copy)
+    announcer = announcement.Announcer(store, documents, MovableClock(), raise_form=envelopes.write_as)
     with pytest.raises(errors.Refused, match="the store is unfinished") as refusal:
         await announcer.require_known()
     assert refusal.value.reason == "StoreUnfinished"
@@ -176,6 +178,140 @@ async def test_no_server_serves_from_an_unfinished_store(tmp_path: pathlib.Path)
     await again.close(keep=True)
     store = await etcd.open_store(place, ACCESS)
     assert await store.note(transfer.UNFINISHED) is None
+    await store.close()
+
+
+@pytest.mark.parametrize("engine", ["etcd", "sqlite"])
+def test_what_is_written_while_a_store_is_copied_is_not_lost(
+    engine: str, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server begins when most is copied, writes, and is gone before the copy looks again."""
+    place, path = etcds.shared().place(), tmp_path / "store.db"
+    origin, destination = (place, path) if engine == "etcd" else (path, place)
+
+    async def opened() -> protocol.Store:
+        return await etcd.open_store(place, ACCESS) if engine == "etcd" else await sqlite.open_store(str(path))
+
+    async def writing(names: range) -> None:
+        store = await opened()
+        await fill(store, names)
+        await store.close()
+
+    asyncio.run(writing(range(20)))
+    synchronise = transfer.synchronise
+
+    async def then_written(*arguments: Any) -> transfer.Counts:
+        counts = await synchronise(*arguments)
+        await writing(range(20, 22))
+        return counts
+
+    monkeypatch.setattr(transfer, "synchronise", then_written)
+    assert run("copy", origin, destination) == 1
+    said = capsys.readouterr().err
+    assert "was written to since this copy began" in said
+    assert "hint: stop the control plane first, then copy again" in said
+    assert said.endswith("reason: StoreInUse\n")
+    monkeypatch.undo()
+    # It is gone on with.
+    assert run("copy", origin, destination, "-o", "json") == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert (summary["kept"], summary["written"]) == (20, 2)
+
+
+@pytest.mark.slow
+def test_a_server_that_serves_when_the_copy_is_done_ends_it(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has written nothing yet, and has the file open."""
+    origin = tmp_path / "store.db"
+    within_file(origin, lambda store: fill(store, range(5)))
+    synchronise = transfer.synchronise
+    servers: list[subprocess.Popen[str]] = []
+
+    async def then_served(*arguments: Any) -> transfer.Counts:
+        counts = await synchronise(*arguments)
+        code = "import asyncio, sys; from handfast.store.sqlite import engine\n"
+        code += "async def main():\n store = await engine.open_store(sys.argv[1]); print('open', flush=True); sys.stdin.read()\n"
+        code += "asyncio.run(main())"
+        command = [sys.executable, "-c", code, str(origin)]
+        servers.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True))
+        assert servers[0].stdout is not None
+        assert servers[0].stdout.readline() == "open\n"
+        return counts
+
+    monkeypatch.setattr(transfer, "synchronise", then_served)
+    try:
+        assert run("copy", origin, tmp_path / "moved.db") == 1
+    finally:
+        for server in servers:
+            server.communicate("", timeout=60)
+    said = capsys.readouterr().err
+    assert "is being served since this copy began, which is unfinished" in said
+    assert not (tmp_path / "moved.db").exists()
+
+
+def _lineage(store: protocol.Store, directory: pathlib.Path, name: str = "store-seen.json") -> lineage.Lineage:
+    return lineage.Lineage(store, directory / name, seal.Sealer({"one": b"1" * 32}, "one"))
+
+
+async def test_nothing_is_filled_where_a_server_has_begun(tmp_path: pathlib.Path) -> None:
+    """Also before it has written its first object."""
+    place = etcds.shared().place()
+    store = await etcd.open_store(place, ACCESS)
+    await _lineage(store, tmp_path).begin()
+    with pytest.raises(errors.Refused, match="a server has begun a store there") as refusal:
+        await etcd_target.open_target(place, ACCESS, "a-store")
+    assert refusal.value.reason == "StoreNotEmpty"
+    assert f"etcdctl del --prefix /{place.prefix}/" in (refusal.value.hint or "")
+    await store.create("a", b"")
+    await store.close()
+
+
+async def test_no_server_begins_where_something_is_filled_and_nothing_is_removed_under_it(
+    tmp_path: pathlib.Path,
+) -> None:
+    """The server has opened the store before the restore began, and so has seen no note of it."""
+    place = etcds.shared().place()
+    store = await etcd.open_store(place, ACCESS)
+    filling = await etcd_target.open_target(place, ACCESS, "")
+    with pytest.raises(errors.Refused) as refusal:
+        await _lineage(store, tmp_path).begin()
+    assert refusal.value.reason == "StoreUnfinished"
+    # One that gets another's identity is no longer the store that this server has opened.
+    await filling.store.take_identity("another")
+    with pytest.raises(errors.Unavailable, match="the store was removed, or has become another one"):
+        await store.swap_note("x", None, "y")
+    await filling.close(keep=False)
+    await store.close()
+
+
+async def test_of_a_server_and_a_restore_at_once_one_is_refused(tmp_path: pathlib.Path) -> None:
+    """Both have found an empty store, and go for it in the same moment."""
+    for number in range(6):
+        place = etcds.shared().place()
+        store, filled = [await etcd.open_store(place, ACCESS) for _ in range(2)]
+        serving = _lineage(store, tmp_path, f"seen-{number}").begin()
+        filling = etcd_target.claim(filled, place)
+        rivals = [serving, filling] if number % 2 else [filling, serving]
+        answers = await asyncio.gather(*rivals, return_exceptions=True)
+        assert [isinstance(answer, errors.Refused) for answer in answers].count(True) == 1, answers
+        for each in (store, filled):
+            await each.close()
+
+
+async def test_who_has_lost_the_claim_finishes_and_removes_nothing() -> None:
+    place = etcds.shared().place()
+    first = await etcd_target.open_target(place, ACCESS, "a-store")
+    await fill(first.store, range(3))
+    second = await etcd_target.open_target(place, ACCESS, "a-store")
+    with pytest.raises(errors.Refused, match="another restore or copy fills the same store") as refusal:
+        await first.finish(10**15, "restored", MovableClock().now())
+    assert refusal.value.reason == "StoreInUse"
+    await first.close(keep=False)
+    assert len(await held(second.store)) == 3
+    await second.close(keep=False)
+    store = await etcd.open_store(place, ACCESS)
+    assert await held(store) == {}
     await store.close()
 
 

@@ -133,7 +133,9 @@ def browser() -> Iterator[playwright.Browser]:
     with playwright.sync_playwright() as driver:
         # Tests run as root, and in containers with a small /dev/shm.
         words = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"]
-        made = driver.chromium.launch(executable_path=chromium(), args=words)
+        # People's browsers keep pages for going back; playwright's would not.
+        kept = ["--disable-back-forward-cache"]
+        made = driver.chromium.launch(executable_path=chromium(), args=words, ignore_default_args=kept)
         yield made
         made.close()
 

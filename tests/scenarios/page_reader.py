@@ -25,6 +25,7 @@ READY = "Handfast is ready"
 # Commands that do not end -> what they say when they are at work.
 STAY = {
     "etcd --data-dir ": "ready to serve client requests",
+    "haproxy ": "Loading success",
     "handfast up ": READY,
     ".venv/bin/handfast up ": READY,
     "handfast serve controllers --kubeconfig ": "controllers started",
@@ -163,6 +164,11 @@ class Reader:
         terminal.shows(says)
         self._plane = terminal if says == READY else self._plane
         return terminal
+
+    def interrupt(self) -> None:
+        """End the control plane as Ctrl-C does."""
+        assert self._plane is not None
+        _end(self._plane)
 
     def __enter__(self) -> Self:
         return self

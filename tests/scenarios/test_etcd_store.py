@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import pathlib
+import secrets
 import shutil
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import pytest
 from handfast.store.etcd import engine
 from handfast.store.etcd import place as places
 from handfast.wire import etcd_access
+from handfast.wire import etcd_messages as messages
 from tests.world import etcds
 from tests.world import world as worlds
 
@@ -74,6 +76,19 @@ async def test_objects_and_versions_stay_over_a_restart(tmp_path: pathlib.Path) 
     assert entry is not None
     assert b"aHVudGVyMg" not in entry.value
     await store.close()
+
+
+async def test_keys_that_others_put_below_the_prefix_end_no_server(tmp_path: pathlib.Path) -> None:
+    place = etcds.shared().place()
+    for _ in range(2):
+        store = await engine.open_store(place, OPEN)
+        async with worlds.world(tmp_path / "d", store=store) as world:
+            for number, name in enumerate((b"\xff\xfe", b"", b"stray", b"stray/too")):
+                await store._client.call(0, messages.PutRequest(key=place.objects + name, value=b"%d" % number), 20)
+            made = await world.create_config_map(f"after-{secrets.token_hex(4)}")
+            answer = await world.get(f"{PATH}/{made['metadata']['name']}")
+            assert answer.status == 200
+            assert world.server.replica.failed is None
 
 
 @pytest.mark.slow

@@ -96,6 +96,9 @@ class RecordingStore:
     async def set_note(self, name: str, text: str | None) -> None:
         await self._inner.set_note(name, text)
 
+    async def swap_note(self, name: str, expected: str | None, text: str | None) -> str | None:
+        return await self._inner.swap_note(name, expected, text)
+
     async def current_revision(self) -> int:
         self._count("current_revision")
         return await self._inner.current_revision()

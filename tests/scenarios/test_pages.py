@@ -10,6 +10,7 @@ serves joining.md, check.md, node.md, certificates.md and ca.md; cluster.md has 
 from __future__ import annotations
 
 import pathlib
+import sys
 import textwrap
 from collections.abc import Iterator
 
@@ -22,6 +23,8 @@ from tests.scenarios import page_reader
 from tests.world import lone_machine
 
 NODE, ADDRESS = "worker-1", "192.0.2.1"
+# Those of two-servers.md.
+SECOND, SECOND_ADDRESS, BALANCER = "second", "192.0.2.2", "192.0.2.10"
 # The address that cluster.md advertises.
 ELSEWHERE = "10.0.0.1"
 LETTER = "access.md"
@@ -30,6 +33,7 @@ COMING_AND_GOING = ("upgrade.md", "uninstall.md")
 ON_ANOTHER = "cluster.md"
 FLEET = "machines.md"
 ETCD = "etcd.md"
+TWO = "two-servers.md"
 MESH = ("mesh.md", "mesh-revocation.md", "mesh-spiffe.md", "mesh-anchors.md")
 POLICY = "mesh-policy.md"
 STORE = "store.md"
@@ -45,9 +49,6 @@ LEFT_OUT = {
         "mesh-run.md",
         "handfast mesh run --pod ",
     ): "needs a machine that has joined; test_mesh_run runs it",
-    ("two-servers.md", "handfast up "): "needs two machines and an etcd; test_two_planes runs it at other addresses",
-    ("two-servers.md", "tar --create"): "goes to another machine; test_two_planes types it, with `sh -c` for `ssh`",
-    ("two-servers.md", "kubectl "): "comes after both; test_two_servers reads the same Leases",
     ("interop.md", "KUBEADM="): "kubeadm is in no Debian package; run by whoever has one",
     ("interop.md", "E2E_TEST="): "Kubernetes' suite is in no Debian package; run by whoever has built one",
     ("interop.md", "KUBELET="): "the kubelet is in no Debian package; run by whoever has one",
@@ -60,10 +61,34 @@ STOPPED = """
         kill $(cat handfast-data/.lock) 2> /dev/null
         until flock --nonblock handfast-data/.lock true; do sleep 0.1; done
         """
+# The certificates of a control plane that is stopped are from so many years ago.
+AGED = f"""
+        export PYTHONPATH={ROOT}
+        {sys.executable} -m tests.world.expiring ca YEARS handfast-data
+        {sys.executable} -m tests.world.expiring own YEARS handfast-data
+        unset PYTHONPATH
+        """
 # What a page takes for granted -> how it comes about here; typed before the command.
 BEFORE = {
     "mv handfast-data/": STOPPED,
     "handfast store copy handfast-data/": STOPPED,
+    "cat > haproxy.cfg": """
+        cp /var/lib/handfast/pki/ca.crt .
+        """,
+    "date": STOPPED + AGED.replace("YEARS", "2"),
+    # The machine has joined, and the CA that the API server believes is the expired one alone.
+    "openssl x509 -in handfast-data/pki/ca.crt -signkey": f"""
+        export KUBECONFIG=$PWD/handfast-data/admin.conf
+        $(handfast token create --print-join-command)
+        cas="kubectl -n kube-system get configmap extension-apiserver-authentication -o yaml"
+        PYTHONPATH={ROOT} {sys.executable} -m tests.world.expiring ca 11 handfast-data
+        until [ $($cas | grep -c BEGIN) = 3 ]; do sleep 0.2; done
+        kubectl -n kube-system delete configmap extension-apiserver-authentication
+        while $cas 2> /dev/null; do sleep 0.2; done
+        unset KUBECONFIG
+        """
+    + STOPPED
+    + AGED.replace("YEARS", "11"),
     "handfast join failures": """
         curl --silent --insecure --header 'Authorization: Bearer abcdef.0123456789abcdef' https://192.0.2.1:6443/api
         """,
@@ -110,10 +135,17 @@ def new_machine(reader: page_reader.Reader) -> None:
     reader.shell.type("rm -rf /etc/kubernetes /var/lib/kubelet")
 
 
-def follow(reader: page_reader.Reader, page: str) -> None:
-    """All steps; then the commands that they printed for machines, which are there to be typed."""
+def follow(reader: page_reader.Reader, page: str, second: page_reader.Reader | None = None) -> None:
+    """All steps; then the commands that they printed for machines, which are there to be typed.
+
+    `second` reads the blocks of the second terminal, on a machine of its own.
+    """
     printed = ""
+    elsewhere = list(page_text.steps((ROOT / "docs" / page).read_text(), "second"))
     for step in steps(page):
+        if second is not None and step in elsewhere:
+            second.follow(step)
+            continue
         for begin, script in BEFORE.items():
             if step.line.startswith(begin):
                 code, _, errors = reader.shell.type(textwrap.dedent(script))
@@ -196,12 +228,33 @@ def test_the_page_of_machine_fleets_works_as_written(home: pathlib.Path) -> None
 
 
 @pytest.mark.slow
-def test_the_page_of_etcd_works_as_written(home: pathlib.Path) -> None:
+def test_the_pages_of_etcd_and_of_two_servers_work_as_written(home: pathlib.Path) -> None:
+    """One etcd for both. The second machine has files and a name of its own, and the network of the first."""
+    other = home.parent / "other"
+    (other / "home").mkdir(parents=True)
     with (
         lone_machine.switched_on(home.parent, NODE, ADDRESS) as enter,
+        lone_machine.switched_on(other, SECOND, SECOND_ADDRESS, enter) as enter_second,
         page_reader.Reader(home, variables(home), enter) as reader,
+        page_reader.Reader(
+            other / "home", {**variables(home), "HANDFAST_ADMIN_LISTEN": "127.0.0.1:9991"}, enter_second
+        ) as second,
     ):
         follow(reader, ETCD)
+        stand_in(home.parent / "bin" / "ssh", f'shift; exec {" ".join(enter_second)} sh -c "$*"')
+        code, _, errors = reader.shell.type(f"ip address add {BALANCER}/32 dev lo")
+        assert code == 0, errors
+        follow(reader, TWO, second)
+        # One of two ends, and whoever calls the balancer does not notice.
+        second.interrupt()
+        for _ in range(5):
+            assert reader.shell.type("kubectl get --raw /readyz")[:2] == (0, "ok")
+
+
+def stand_in(path: pathlib.Path, line: str) -> None:
+    """A program of this name that does something else."""
+    path.write_text(f"#!/bin/sh\n{line}\n")
+    path.chmod(0o755)
 
 
 @pytest.mark.slow
@@ -258,7 +311,7 @@ def write_account(home: pathlib.Path) -> None:
 
 
 def test_every_command_of_the_pages_is_run_or_says_why_not() -> None:
-    followed = {LETTER, *ONE_STORY, *COMING_AND_GOING, ON_ANOTHER, FLEET, ETCD, *MESH, POLICY, STORE, *WORKLOADS}
+    followed = {LETTER, *ONE_STORY, *COMING_AND_GOING, ON_ANOTHER, FLEET, ETCD, TWO, *MESH, POLICY, STORE, *WORKLOADS}
     missed = []
     for page in test_page_claims.PAGES:
         run = {step.command for terminal in ("first", "second") for step in page_text.steps(page.read_text(), terminal)}

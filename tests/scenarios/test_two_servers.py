@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import dataclasses
 import pathlib
+import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
@@ -19,7 +20,9 @@ import pytest
 
 from handfast.apiserver import announcement, peers
 from handfast.apiserver import limits as limits_module
+from handfast.apiserver.state import envelope
 from handfast.pki import authority, keys, names
+from handfast.rules import stored_forms
 from handfast.store import protocol
 from handfast.store.etcd import engine as etcd
 from handfast.store.sqlite import engine as sqlite
@@ -511,3 +514,57 @@ async def test_all_may_begin_on_an_empty_store_at_once(tmp_path: pathlib.Path, o
         first, *others = [await look(world) for world in made]
         assert all(each == first for each in others)
         assert len(set(first)) == len(first)
+
+
+class Squeezed:
+    """A form that a next version may have: the document takes less room."""
+
+    def pack(self, payload: bytes) -> bytes:
+        return zlib.compress(payload)
+
+    def unpack(self, packed: bytes) -> bytes:
+        return zlib.decompress(packed)
+
+
+NEXT = {**envelope.FORMS, 2: Squeezed()}
+
+
+async def _form_of(store: SharedStore, key: str) -> int:
+    entry = await store.get(key)
+    assert entry is not None
+    return int(entry.value[0])
+
+
+async def test_a_new_form_is_written_when_the_last_server_that_cannot_read_it_is_gone(
+    tmp_path: pathlib.Path, opening: Opening
+) -> None:
+    path, secrets = "/api/v1/namespaces/default/configmaps", "/api/v1/namespaces/default/secrets"
+    store = await opening()
+    older = contextlib.AsyncExitStack()
+    old = await older.enter_async_context(worlds.world(tmp_path / "d", store=await opening(), shared=True))
+    async with older, worlds.world(tmp_path / "d", store=store, shared=True, forms=NEXT) as new:
+        made = await new.create_config_map("while-both-serve", k="v")
+        assert await _form_of(store, "core/configmaps/default/while-both-serve") == 1
+        answer = await old.get(f"{path}/while-both-serve")
+        assert (answer.status, answer.json()) == (200, made)
+        # It ends, and says so.
+        await older.aclose()
+        async with asyncio.timeout(60):
+            while new.server.announcer.form == 1:
+                await new.movable().advance(peers.RENEW)
+                await asyncio.sleep(0.02)
+        await new.create_config_map("afterwards", k="v")
+        made = (await new.request("POST", secrets, {"metadata": {"name": "s"}, "stringData": {"k": "v"}})).json()
+        assert [
+            await _form_of(store, f"core/{key}")
+            for key in ("configmaps/default/while-both-serve", "configmaps/default/afterwards", "secrets/default/s")
+        ] == [1, 2, 2]
+    # The older version does not start any more, and says what to do; the newer one reads both forms.
+    with pytest.raises(stored_forms.StoreTooNew, match="values of form 2") as refusal:
+        async with worlds.world(tmp_path / "d", store=await opening(), shared=True):
+            pass
+    assert "restore a backup from before the upgrade" in (refusal.value.hint or "")
+    async with worlds.world(tmp_path / "d", store=await opening(), shared=True, forms=NEXT) as again:
+        names = {item["metadata"]["name"] for item in (await again.get(path)).json()["items"]}
+        assert names >= {"while-both-serve", "afterwards"}
+        assert (await again.get(f"{secrets}/s")).json() == made

@@ -70,9 +70,28 @@ class Etcd:
             if number in {signal.SIGKILL, signal.SIGTERM}:
                 self._process.wait()
                 self._process = None
+            elif number is signal.SIGSTOP:
+                _until_stopped(self._process.pid)
+
+    def freeze(self) -> None:
+        self.kill(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        self.kill(signal.SIGCONT)
 
     def place(self, prefix: str = "") -> places.Place:
         return places.Place((self.address,), prefix or f"test/{next(_numbers)}")
+
+
+def _until_stopped(pid: int) -> None:
+    """Each thread stops when it notices the signal; until then it may answer."""
+    until = time.monotonic() + 60
+    while any(
+        state.read_text().rpartition(")")[2].split()[0] != "T"
+        for state in pathlib.Path(f"/proc/{pid}/task").glob("*/stat")
+    ):
+        assert time.monotonic() < until, "etcd does not stop"
+        time.sleep(0.001)
 
 
 @contextlib.contextmanager

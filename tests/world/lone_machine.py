@@ -32,14 +32,18 @@ exec cat
 
 
 @contextlib.contextmanager
-def switched_on(home: pathlib.Path, name: str, address: str) -> Iterator[tuple[str, ...]]:
-    """The words that have a command run there; what it keeps lies below `home`."""
+def switched_on(home: pathlib.Path, name: str, address: str, beside: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """The words that have a command run there; what it keeps lies below `home`.
+
+    `beside`: the words of another one, whose network it shares, loopback included.
+    """
     missing = [tool for tool in _TOOLS if shutil.which(tool) is None]
     if os.geteuid() != 0 or missing:
         _give_up(f"it takes root, and {', '.join(missing) or 'nothing else'}")
     for place in ("etc", "lib"):
         (home / place).mkdir()
-    begin = ["unshare", "--mount", "--net", "--uts", "sh", "-ec", _BEGIN, "machine", str(home), name, address]
+    own = [*beside, "unshare", "--mount", *(() if beside else ("--net",)), "--uts"]
+    begin = [*own, "sh", "-ec", _BEGIN, "machine", str(home), name, address]
     with subprocess.Popen(
         begin, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as holder:

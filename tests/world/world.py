@@ -13,7 +13,7 @@ import datetime
 import os
 import pathlib
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import aiohttp
@@ -21,6 +21,7 @@ import msgspec
 
 from handfast.apiserver import identity
 from handfast.apiserver import limits as limits_module
+from handfast.apiserver.state import envelope
 from handfast.apiserver.strategy import strategies
 from handfast.assembly import apiserver
 from handfast.assembly import guard as guard_module
@@ -157,6 +158,7 @@ async def world(
     audit: apiserver.AuditOptions | None = None,
     balancers: str = "none",
     shared: bool = False,
+    forms: Mapping[int, envelope.Form] = envelope.FORMS,
 ) -> AsyncIterator[World]:
     """A served world in `directory`; an existing one is resumed. `shared` if others have the same store."""
     clock = clock or MovableClock()
@@ -175,9 +177,14 @@ async def world(
         guard=guard or guard_module.GuardOptions(bootstrap_tokens=True),
         audit=audit,
         proxy_protocol_from=balancers,
+        forms=forms,
     )
     server = await apiserver.open_server(options, clock, store, shared=shared)
-    await server.start()
+    try:
+        await server.start()
+    except BaseException:
+        await server.stop()
+        raise
     made = World(server, place, clock)
     await made.ensure_service_account("default")
     try:

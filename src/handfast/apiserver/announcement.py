@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """What this server says of itself to the others on the same store, and to whoever asks how the store is.
 
-It is a Lease in `kube-system`, as Kubernetes' servers have one. Its annotations say which forms of values the server can read, how far
+It is a Lease in `kube-system`, named and labelled as those of Kubernetes' servers are, so that whoever looks for API servers finds it
+(`kubectl -n kube-system get lease -l apiserver.kubernetes.io/identity=kube-apiserver`). Its annotations say which forms of values the server can read, how far
 its copy of the store has come, and how many answers of the store were lost. Who keeps the Lease depends on the store:
 
 - A store of this process's own: `Announcer` does. It renews the Lease every `INTERVAL` seconds, for `LEASE_SECONDS`, removes it when the
-  server stops, and removes those of others that ended a day ago.
+  server stops, and removes those that nobody renewed for an hour, as Kubernetes does.
 - A store that servers share: `peers` does, more often, with the annotations from here.
 
 By these Leases each server decides which form of values it writes (`rules.stored_forms`):
@@ -13,7 +14,9 @@ By these Leases each server decides which form of values it writes (`rules.store
 1. Before it reads the store, a server that does not know the form that the marker names ends. So does one whose store is unfinished:
    a restore or a copy is filling it.
 2. The server is announced before it serves, unless its store takes no writes.
-3. The marker is raised before the first value of a form is written.
+3. The marker is raised before the first value of a form is written, by compare-and-swap.
+4. With each renewal the marker is looked at. A server that does not know its form ends: it was raised while this one started, or while its
+   Lease had ended.
 """
 
 from __future__ import annotations
@@ -45,6 +48,7 @@ PREFIX: Final = "apiserver-"
 # What the keys of these Leases begin with in the store.
 KEYS: Final = f"coordination.k8s.io/leases/{NAMESPACE}/{PREFIX}"
 LABEL: Final = server_leases.LABEL
+ROLE: Final = "kube-apiserver"
 FORMS: Final = server_leases.FORMS
 APPLIED: Final = server_leases.APPLIED
 LAG: Final = server_leases.LAG
@@ -53,7 +57,8 @@ COMPACTED: Final = server_leases.COMPACTED
 VERSION: Final = server_leases.VERSION
 # The note of the store that says which form may be found there.
 MARKER: Final = "stored-form"
-_FORGOTTEN: Final = datetime.timedelta(days=1)
+# After so long without a renewal a Lease is removed.
+FORGOTTEN: Final = datetime.timedelta(hours=1)
 _USER: Final = identity.User("system:apiserver", (access.MASTERS,))
 _log = structlog.get_logger("handfast.store")
 
@@ -82,13 +87,24 @@ def parse_marker(text: str | None) -> int:
     return int(text) if text and text.isascii() and text.isdecimal() else 1
 
 
-def new_lease(name: str, role: str, spec: Mapping[str, Any], now: datetime.datetime) -> objects.Document:
-    """The Lease of an API server, without annotations; `role` is the value of its label."""
+def is_forgotten(document: Mapping[str, Any], now: datetime.datetime) -> bool:
+    """Whether this is the Lease of an API server that nobody renewed for too long."""
+    metadata, spec = document.get("metadata") or {}, document.get("spec") or {}
+    if not str(metadata.get("name")).startswith(PREFIX) or LABEL not in (metadata.get("labels") or {}):
+        return False
+    try:
+        return objects.parse_timestamp(str(spec.get("renewTime"))) + FORGOTTEN < now
+    except (ValueError, OverflowError):
+        return False
+
+
+def new_lease(name: str, spec: Mapping[str, Any], now: datetime.datetime) -> objects.Document:
+    """The Lease of an API server, without annotations."""
     kind = resources.LEASES
     document: objects.Document = {
         "apiVersion": kind.api_version,
         "kind": kind.kind,
-        "metadata": {"name": name, "namespace": NAMESPACE, "labels": {LABEL: role}},
+        "metadata": {"name": name, "namespace": NAMESPACE, "labels": {LABEL: ROLE}},
         "spec": dict(spec),
     }
     strategies.prepare_create(kind, document, NAMESPACE, _USER, now)
@@ -97,7 +113,7 @@ def new_lease(name: str, role: str, spec: Mapping[str, Any], now: datetime.datet
 
 
 class Announcer:
-    """Keeps this server's Lease, and decides by those of all which form is written."""
+    """Keeps this server's Lease, and decides by those of all which form is written: `raise_form` is told, when it is another one."""
 
     def __init__(
         self,
@@ -105,8 +121,8 @@ class Announcer:
         documents: storage.Storage,
         clock: clocks.Clock,
         *,
+        raise_form: Callable[[int], None],
         forms: stored_forms.Forms = envelope.KNOWN,
-        raise_form: Callable[[int], None] = lambda _form: None,
         more_annotations: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
         self._store = store
@@ -123,11 +139,7 @@ class Announcer:
         """Before the store is read: refuse one that is unfinished, or of a form that is not known here."""
         # 1. nothing is filling it
         if await self._store.note(transfer.UNFINISHED) is not None:
-            raise errors.Refused(
-                "the store is unfinished: a restore or a copy fills it, or was cut short",
-                reason="StoreUnfinished",
-                hint="begin the restore or the copy again, and start when it is done",
-            )
+            raise transfer.unfinished()
         # 1. the marker names a form that is known
         stored_forms.require_known(await read_marker(self._store), self._forms)
 
@@ -143,11 +155,14 @@ class Announcer:
         """Which form is written, by the Leases of all servers; this one's is among them."""
         now = self._clock.now()
         announcements = list(self._in_force(now))
-        marker = await read_marker(self._store)
+        text = await self._store.note(MARKER)
+        marker = parse_marker(text)
+        # 4. raised while this server started, or was silent
+        stored_forms.require_known(marker, self._forms)
         form = stored_forms.to_write(marker, self._forms, announcements, now)
-        if form > marker:
-            # 3. the marker before the first value
-            await self._store.set_note(MARKER, str(form))
+        # 3. the marker before the first value; it only ever rises
+        if form > marker and parse_marker(await self._store.swap_note(MARKER, text, str(form))) < form:
+            return  # another server was faster: it is decided again at the next renewal
         if form != self.form:
             self._raise_form(form)
             self.form = form
@@ -178,7 +193,7 @@ class Announcer:
     async def _renew(self, now: datetime.datetime) -> None:
         item = self._collection().get(NAMESPACE, self.name)
         spec = {"holderIdentity": f"{self.name}_{socket.gethostname()}", "leaseDurationSeconds": LEASE_SECONDS}
-        document = item.document() if item is not None else new_lease(self.name, "handfast-apiserver", spec, now)
+        document = item.document() if item is not None else new_lease(self.name, spec, now)
         document["metadata"]["annotations"] = await self.annotations()
         document["spec"]["renewTime"] = objects.micro_timestamp(now)
         if item is None:
@@ -205,13 +220,9 @@ class Announcer:
                 yield found
 
     def _ended(self, now: datetime.datetime) -> list[items.Item]:
-        ended = []
-        for item in self._collection().iterate(NAMESPACE):
-            if item.name.startswith(PREFIX):
-                found = of_lease(item.document())
-                if found is not None and found.until + _FORGOTTEN < now:
-                    ended.append(item)
-        return ended
+        """The Leases of servers that are long gone; the names of all others need not be looked into."""
+        leases = self._collection().iterate(NAMESPACE)
+        return [item for item in leases if item.name.startswith(PREFIX) and is_forgotten(item.document(), now)]
 
     async def _remove(self, item: items.Item) -> None:
         try:
@@ -221,3 +232,21 @@ class Announcer:
 
     def _collection(self) -> Any:
         return self._documents.replica.collection(resources.LEASES.prefix)
+
+
+def of_server(
+    store: protocol.Store,
+    documents: storage.Storage,
+    clock: clocks.Clock,
+    envelopes: envelope.Envelopes,
+    more_annotations: Callable[[], Mapping[str, str]],
+) -> Announcer:
+    """What announces the forms that these envelopes know, and has them write the one that all servers know."""
+    return Announcer(
+        store,
+        documents,
+        clock,
+        raise_form=envelopes.write_as,
+        forms=envelopes.known,
+        more_annotations=more_annotations,
+    )

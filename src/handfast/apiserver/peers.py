@@ -11,7 +11,7 @@
 5. Two servers with the same name (copies of a machine) notice it at the next renewal: one of them takes another name.
 6. The endpoints of the Service `kubernetes` are the addresses of all that count. Every server writes them by
    compare-and-swap, again with each renewal, so that a stale list is mended.
-7. A Lease that nobody renewed for an hour is removed.
+7. A Lease of an API server that nobody renewed for an hour is removed.
 
 Requests are counted elsewhere, by `flows` and `serving.gate`. The annotations of the Lease, and what follows from them, are `announcement`'s:
 there, too, is who keeps the Lease of a server whose store is its own.
@@ -41,19 +41,18 @@ from handfast import errors
 from handfast.api import objects, resources
 from handfast.apiserver import announcement, first_objects
 from handfast.apiserver.state import envelope, items, storage
+from handfast.rules import stored_forms
 from handfast.runtime import clock as clocks
 from handfast.store import protocol
 
-# Seconds: between two renewals, without one until a server counts no more, and until its Lease is removed.
+# Seconds: between two renewals, and without one until a server counts no more.
 RENEW: Final = 10.0
 DURATION: Final = 30
-_FORGOTTEN: Final = 3600.0
 MOST: Final = 64
 NAMESPACE: Final = announcement.NAMESPACE
 # Name and label as Kubernetes' own servers have them.
 PREFIX: Final = announcement.PREFIX
-_ROLE: Final = "kube-apiserver"
-LABELS: Final = {announcement.LABEL: _ROLE}
+LABELS: Final = {announcement.LABEL: announcement.ROLE}
 ADDRESSES: Final = "handfast.dev/api-addresses"
 PORT: Final = "handfast.dev/api-port"
 PROOF: Final = "handfast.dev/api-proof"
@@ -123,6 +122,9 @@ class Peers:
                 self._judge()
                 await self._tidy()
                 await self.publish()
+            except stored_forms.StoreTooNew:
+                # The others write what this server cannot read.
+                raise
             except errors.HandfastError as error:
                 # 3. nobody is taken to be gone
                 failed = True
@@ -176,7 +178,7 @@ class Peers:
             document["spec"] = spec
             written = await self._storage.replace(resources.LEASES, document, item)
         else:
-            document = announcement.new_lease(self.name, _ROLE, spec, self._clock.now())
+            document = announcement.new_lease(self.name, spec, self._clock.now())
             document["metadata"]["annotations"] = annotations
             written = await self._storage.create(resources.LEASES, document)
         await self._storage.replica.reached(written.version)
@@ -248,12 +250,7 @@ class Peers:
     def _is_forgotten(self, item: items.Item) -> bool:
         if item.name == self.name or item.name in self._others:
             return False
-        spec = item.document().get("spec") or {}
-        try:
-            renewed = objects.parse_timestamp(str(spec.get("renewTime")))
-        except ValueError:
-            return False
-        return (self._clock.now() - renewed).total_seconds() > _FORGOTTEN
+        return announcement.is_forgotten(item.document(), self._clock.now())
 
 
 def _holder(item: items.Item) -> str:

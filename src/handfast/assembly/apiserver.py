@@ -13,10 +13,10 @@ import importlib.metadata
 import math
 import pathlib
 import socket
-from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, field
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
+import msgspec
 import structlog
 
 from handfast import errors
@@ -74,8 +74,7 @@ _FULL = "the disk is full: writes are refused, deletes are not"
 SEALED = ("core/secrets/",)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuditOptions:
+class AuditOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Where the audit log goes, and how much of it is kept. `path` "-" is standard output."""
 
     path: str
@@ -84,8 +83,7 @@ class AuditOptions:
     max_days: int = 30
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApiServerOptions:
+class ApiServerOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What `serve apiserver` was told. Exactly one of `listen` and `listen_fd` is given."""
 
     directory: str
@@ -94,13 +92,14 @@ class ApiServerOptions:
     advertise: tuple[str, ...] = ()
     store: str = ""
     etcd: etcd_access.Access | None = None
-    limits: limits_module.Limits = field(default_factory=limits_module.Limits)
-    guard: guard_module.GuardOptions = field(default_factory=guard_module.GuardOptions)
+    limits: limits_module.Limits = msgspec.field(default_factory=limits_module.Limits)
+    guard: guard_module.GuardOptions = msgspec.field(default_factory=guard_module.GuardOptions)
     audit: AuditOptions | None = None
     # Certificate and key files that are served instead of the directory's own pair.
     tls_files: tuple[str, str] | None = None
     # Networks of balancers, as an operator writes them.
     proxy_protocol_from: str = "none"
+    forms: Mapping[int, envelope.Form] = msgspec.field(default_factory=lambda: envelope.FORMS)  # of stored values
 
 
 class ApiServer:
@@ -118,7 +117,7 @@ class ApiServer:
     ) -> None:
         limits = options.limits
         sealer = seal.Sealer.from_text(files.read_private(place.encryption_key, limit=_FILE_BYTES).decode())
-        envelopes = envelope.Envelopes(sealer, SEALED)
+        envelopes = envelope.Envelopes(sealer, SEALED, options.forms)
         # First, so that a file that changes from here on is one that has changed.
         self._files = served_files.ServedFiles(place, clock, options.tls_files)
         client_cas = self._files.client_cas()
@@ -133,7 +132,7 @@ class ApiServer:
         self.lineage = lineage.Lineage(store, place.store_seen, sealer)
         self.replica = replica.Replica(store, envelopes, shared=shared)
         self.storage = storage.Storage(store, envelopes, self.replica)
-        self.announcer = announcement.Announcer(store, self.storage, clock, more_annotations=self._lease_annotations)
+        self.announcer = announcement.of_server(store, self.storage, clock, envelopes, self._lease_annotations)
         self.table = kinds.Table((*kinds.builtin(), *handfast_kinds.rows()))
         self.discovery = discovery.Discovery(self.table)
         self.hub = watch.Hub(self.replica, clock, limits.watch_buffer_bytes, limits.write_seconds)

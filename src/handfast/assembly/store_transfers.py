@@ -40,6 +40,23 @@ async def new(store: str, access: etcd_access.Access, identity: str) -> transfer
     return await etcd.open_target(stores.etcd_place(store), access, identity)
 
 
+async def written_since(store: str, access: etcd_access.Access, revision: int) -> bool:
+    """Whether an entry of the store was written after a revision, also by a server that is gone by now."""
+    if not store.startswith(places.SCHEME):
+        from handfast.store.sqlite import snapshot
+
+        opened = snapshot.Snapshot(store)
+        opened.end()
+        return opened.revision != revision
+    from handfast.store.etcd import engine
+
+    looking = await engine.open_store(stores.etcd_place(store), access)
+    try:
+        return await transfer.written_since(looking, revision)
+    finally:
+        await looking.close()
+
+
 async def served(store: str, access: etcd_access.Access, now: datetime.datetime) -> bool:
     """Whether a server uses the store. A file has a lock that tells; in an etcd the Leases of the servers do."""
     if not store.startswith(places.SCHEME):

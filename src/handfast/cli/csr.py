@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """`handfast csr`: list, approve, deny and explain certificate requests. It prints; the rules are in `rules`.
 
-Approving and denying, of each request that is named:
+Approving and denying is in `client.request_decisions`. Of several requests:
 
-1. One that has the opposite condition is refused; one that has the condition already is left as it is.
-2. If somebody else writes it at the same time, that is a conflict. It is read and tried again, ten times at most.
-3. A request that is not there, or is refused, does not keep the others from being tried. The first error is the error
-   of the command; the others are notes.
+1. One that is not there, or is refused, does not keep the others from being tried. The first error is the error of the
+   command; the others are notes.
 
 Explaining asks what the approver asks, and writes nothing. If the caller may not ask, a note says that checks are missing.
 """
@@ -30,15 +28,14 @@ if TYPE_CHECKING:
     from handfast.rules import request_explanation
     from handfast.rules.policies import explanation as policy_explanation
 
-_TRIES: Final = 10
 # When it was last so, its reason and its message.
 _Event = tuple[str, str, str]
 _COLUMNS: Final = ("NAME", "AGE", "SIGNERNAME", "REQUESTOR", "NODE", "REQUESTEDDURATION", "CONDITION")
 _MINOR: Final = ("REQUESTEDDURATION", "SIGNERNAME", "REQUESTOR")
-# Condition -> the opposite one, which excludes it, and the reason and message that are written with it.
-_VERDICTS: Final = {
-    "Approved": ("Denied", "HandfastApprove", "This CSR was approved by handfast csr approve."),
-    "Denied": ("Approved", "HandfastDeny", "This CSR was denied by handfast csr deny."),
+# What is written with a verdict where the command line does not say why.
+_SAID: Final = {
+    "Approved": ("HandfastApprove", "This CSR was approved by handfast csr approve."),
+    "Denied": ("HandfastDeny", "This CSR was denied by handfast csr deny."),
 }
 
 
@@ -142,7 +139,7 @@ def _decide(ctx: click.Context, verdict: str, names: Sequence[str], flags: dict[
     else:
         for name, changed in done:
             output.result(f"certificate request {name} {'' if changed else 'was already '}{verdict.lower()}")
-    # 3. errors come last, when all were tried
+    # 1. errors come last, when all were tried
     for error in failed[1:]:
         output.note(error.message)
     if failed:
@@ -152,49 +149,22 @@ def _decide(ctx: click.Context, verdict: str, names: Sequence[str], flags: dict[
 async def _decide_all(
     kubeconfig: str, verdict: str, names: Sequence[str], message: str | None
 ) -> tuple[list[tuple[str, bool]], list[errors.HandfastError]]:
+    from handfast.client import request_decisions
+    from handfast.runtime import clock
+
     done: list[tuple[str, bool]] = []
     failed: list[errors.HandfastError] = []
+    reason, said = _SAID[verdict]
+    deciding = request_decisions.Deciding(verdict, reason, message or said, clock.SystemClock().now)
     async with connecting.connected(kubeconfig) as reached:
         for name in names:
             try:
-                done.append((name, await _decide_one(reached.client, verdict, name, message)))
+                done.append((name, await deciding.decide(reached.client, name)))
             except errors.HandfastError as error:
                 if error.reason in {"Forbidden", "Unauthorized"}:
                     error.hint = connecting.CHOOSE
                 failed.append(error)
     return done, failed
-
-
-async def _decide_one(client: api.Client, verdict: str, name: str, message: str | None) -> bool:
-    """Whether anything was changed."""
-    from handfast.api import objects, resources, signing_requests, status
-    from handfast.runtime import clock
-
-    opposite, reason, said = _VERDICTS[verdict]
-    for _ in range(_TRIES):
-        request = await client.view(resources.SIGNING_REQUESTS, name, signing_requests.DECODER)
-        # 1. a decision stands
-        if request.condition(opposite) is not None:
-            raise errors.Refused(
-                f'certificate signing request "{name}" is already {opposite}',
-                reason=f"Already{opposite}",
-                hint="an approval or denial cannot be taken back; create a new request",
-            )
-        if request.condition(verdict) is not None:
-            return False
-        now = objects.timestamp(clock.SystemClock().now())
-        update = request.updated(added=signing_requests.condition(verdict, reason, message or said, now))
-        try:
-            await client.replace(
-                resources.SIGNING_REQUESTS, name, update, signing_requests.DECODER, subresource="approval"
-            )
-        except status.StatusError as error:
-            # 2. somebody else wrote it
-            if error.reason != "Conflict":
-                raise
-            continue
-        return True
-    raise errors.Unavailable(f'others keep writing certificate request "{name}"', reason="Conflict")
 
 
 @command.command(short_help="Say why a request is approved, denied or waiting.")
@@ -274,7 +244,7 @@ async def _explain(
         request = await reached.client.view(resources.SIGNING_REQUESTS, name, signing_requests.DECODER)
         review = request_reviews.Review(reached.client, clock.SystemClock().now(), output.note)
         explanation = await review.explain(request)
-        events = await _events(reached.client, request.metadata.uid)
+        events = await review.events(request.metadata.uid)
         issued = await _issued(reached.client, request)
         policies = await csr_policies.rows(reached.client, request)
     return explanation, events, issued, policies
@@ -322,21 +292,3 @@ async def _entry(client: api.Client, leaf: certificates.Certificate) -> str:
     except (errors.Refused, errors.Unavailable) as error:
         return f"was not read: {error.message}"
     return "has no entry for it: another program signed it, or the entry was deleted"
-
-
-async def _events(client: api.Client, uid: str) -> list[_Event]:
-    """The Events about a request, oldest first: when each was last so, its reason and its message."""
-    from handfast.api import jsonpath, resources
-    from handfast.client import api as over_api
-
-    # Events about objects without a namespace are in the namespace default.
-    about = over_api.Scope(namespace="default", field_selector=f"involvedObject.uid={uid}")
-    try:
-        events = await client.list(resources.EVENTS, about)
-    except (errors.Refused, errors.Unavailable) as error:
-        output.note(f"its Events could not be read: {error.message}")
-        return []
-    return sorted(
-        (jsonpath.text(each, "lastTimestamp"), jsonpath.text(each, "reason"), jsonpath.text(each, "message"))
-        for each in events
-    )

@@ -15,8 +15,9 @@ _PIN: Final = "sha256:" + "0123456789abcdef" * 4
 
 # The words of a command, without `handfast` -> examples of it.
 EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
-    "": ("handfast up", "handfast token create --print-join-command", "handfast help token create"),
+    "": ("handfast demo", "handfast up", "handfast token create --print-join-command", "handfast help token create"),
     "up": ("handfast up", "handfast up --dir ./other --listen 0.0.0.0:6443 --advertise 192.0.2.10:6443"),
+    "demo": ("handfast demo", "handfast demo --step", "handfast demo --stay", "handfast demo -o json"),
     "init": ("handfast init --dir /var/lib/handfast", "handfast init --ca-cert ca.crt --ca-key ca.key"),
     "status": ("handfast status", "handfast status --kubeconfig admin.conf -o json"),
     "console": ("handfast console", "handfast console --listen 127.0.0.1:0 --kubeconfig admin.conf"),

@@ -19,17 +19,17 @@ NAME = "handfast"
 
 def program() -> str:
     """`handfast`, or what to type instead of it here; quoted for a shell."""
-    script = _script()
+    path = script()
     # 4. no script is installed
-    if script is None:
+    if path is None:
         return f"{shlex.quote(sys.executable)} -m {NAME}"
     # 2. a shell finds it
     on_path = shutil.which(NAME)
-    if on_path is not None and script.samefile(on_path):
+    if on_path is not None and path.samefile(on_path):
         return NAME
     # 3. by its path
     here = pathlib.Path.cwd()
-    return shlex.quote(str(script.relative_to(here) if script.is_relative_to(here) else script))
+    return shlex.quote(str(path.relative_to(here) if path.is_relative_to(here) else path))
 
 
 def here(command: str) -> str:
@@ -37,7 +37,7 @@ def here(command: str) -> str:
     return program() + command.removeprefix(NAME)
 
 
-def _script() -> pathlib.Path | None:
+def script() -> pathlib.Path | None:
     """The script of this program (1), by its absolute path."""
     beside = pathlib.Path(sys.executable).with_name(NAME)
     for path in (pathlib.Path(sys.argv[0]), beside):

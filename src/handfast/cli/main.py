@@ -20,6 +20,7 @@ from handfast.runtime import collector
 
 # word -> (module with `command`, the line that --help shows)
 COMMANDS: Final = {
+    "demo": ("handfast.cli.demo", "Show what it does, on this machine, in a minute."),
     "up": ("handfast.cli.up", "Start a control plane here and keep it running."),
     "init": ("handfast.cli.init", "Prepare a control plane to be joined, without starting it."),
     "serve": ("handfast.cli.serve", "Run one role in the foreground."),
@@ -91,7 +92,7 @@ class _Lazy(click.Group):
 def command() -> None:
     """First trust and workload identity, over the Kubernetes API.
 
-    Start with `handfast up`.
+    See it with `handfast demo`. Start with `handfast up`.
     """
 
 

@@ -3,7 +3,8 @@
 
 1. There is no store yet where the new one is to be. One that an earlier copy left unfinished is gone on with.
 2. Nobody serves from the old one: what is written to it meanwhile would be lost. With `--prepare` it may be served; the new store
-   then stays unfinished, and a second copy, which takes less time, has to follow.
+   then stays unfinished, and a second copy, which takes less time, has to follow. It is looked at once more when everything is
+   copied: who began to serve from it meanwhile, or did and is gone, has written what is missing.
 3. The new store keeps the identity of the old one. Its epoch is raised, as by a restore: revisions are counted anew.
 
 `store.transfer.synchronise` compares before it writes, so that a copy can be cut short anywhere and begun again.
@@ -23,6 +24,7 @@ from handfast.datadir import layout
 from handfast.runtime import clock as clocks
 
 if TYPE_CHECKING:
+    from handfast.store import transfer as transfers
     from handfast.wire import etcd_access
 
 
@@ -73,38 +75,26 @@ def _place(text: str, name: str) -> str:
 async def _copy(origin: str, destination: str, access: etcd_access.Access, *, prepare: bool) -> dict[str, Any]:
     from handfast.apiserver import announcement
     from handfast.assembly import store_transfers
-    from handfast.store import epochs, transfer
+    from handfast.store import epochs
 
-    now = clocks.SystemClock().now()
+    clock = clocks.SystemClock()
     # 2. nobody serves from it
-    if not prepare and await store_transfers.served(origin, access, now):
-        raise errors.Refused(
-            f"{origin} is being served: what is written while it is copied would be lost",
-            reason="StoreInUse",
-            hint="stop the control plane first; to copy most of it before that, use --prepare (in etcd a server that was killed "
-            "counts for three minutes)",
-        )
+    if not prepare and await store_transfers.served(origin, access, clock.now()):
+        raise _in_use(f"{origin} is being served: what is written while it is copied would be lost")
     source = await store_transfers.source(origin, access)
     try:
         # 1. no store yet
         target = await store_transfers.new(destination, access, source.identity)
         try:
-            progress = store_options.Progress("copying", source.objects)
-            counts = await transfer.synchronise(source.pages(), target.store, progress)
-            progress.end()
-            summary: dict[str, Any] = {
-                "from": source.place,
-                "to": target.place,
-                "revision": source.revision,
-                "objects": counts.seen,
-                "written": counts.written,
-                "kept": counts.kept,
-                "removed": counts.removed,
-                "finished": not prepare,
-            }
+            summary = await _filled(source, target)
+            summary["finished"] = not prepare
             if not prepare:
                 await target.store.set_note(announcement.MARKER, await source.note(announcement.MARKER))
+                # It is not looked at a file that is open here.
+                await source.close()
+                await _require_still(origin, access, source.revision)
                 # 3. a new epoch
+                now = clock.now()
                 first = epochs.first_version(source.epoch_offset, source.revision, now)
                 await target.finish(first, f"copied from {source.engine}", now)
                 summary["firstVersion"] = first
@@ -113,3 +103,40 @@ async def _copy(origin: str, destination: str, access: etcd_access.Access, *, pr
     finally:
         await source.close()
     return summary
+
+
+async def _filled(source: transfers.Source, target: transfers.Target) -> dict[str, Any]:
+    from handfast.store import transfer
+
+    progress = store_options.Progress("copying", source.objects)
+    counts = await transfer.synchronise(source.pages(), target.store, progress)
+    progress.end()
+    return {
+        "from": source.place,
+        "to": target.place,
+        "revision": source.revision,
+        "objects": counts.seen,
+        "written": counts.written,
+        "kept": counts.kept,
+        "removed": counts.removed,
+    }
+
+
+async def _require_still(origin: str, access: etcd_access.Access, revision: int) -> None:
+    """Return if what was copied is all there is (2)."""
+    from handfast.assembly import store_transfers
+
+    # Who serves is asked first: one that begins after that has written nothing that a look at the entries would miss.
+    if await store_transfers.served(origin, access, clocks.SystemClock().now()):
+        raise _in_use(f"{origin} is being served since this copy began, which is unfinished")
+    if await store_transfers.written_since(origin, access, revision):
+        raise _in_use(f"{origin} was written to since this copy began, at revision {revision}; the copy is unfinished")
+
+
+def _in_use(what: str) -> errors.Refused:
+    return errors.Refused(
+        what,
+        reason="StoreInUse",
+        hint="stop the control plane first, then copy again: what is copied already is kept. To copy most of it before that, use "
+        "--prepare (in etcd a server that was killed counts for three minutes)",
+    )

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import datetime
 import pathlib
-import re
 import sys
 import urllib.parse
 from collections.abc import Callable, Sequence
@@ -27,9 +26,6 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 STDIN: Final = "-"
 DEFAULT_TTL: Final = "24h"
 _MAX_BYTES: Final = 4096
-_TTL: Final = re.compile(r"(?:[0-9]{1,9}(?:\.[0-9]{1,9})?(?:ms|[dhms]))+", re.ASCII)
-_UNITS: Final = {"d": "days", "h": "hours", "m": "minutes", "s": "seconds", "ms": "milliseconds"}
-_LONGEST: Final = datetime.timedelta(days=36500)
 
 
 def first_token_options(function: _F) -> _F:
@@ -111,17 +107,13 @@ def parse(text: str, flag: str) -> tokens.Token:
 
 def parse_ttl(text: str, flag: str) -> datetime.timedelta | None:
     """A lifetime; None: for ever."""
-    if text in {"0", "0ms", "0s", "0m", "0h", "0d"}:
-        return None
-    if _TTL.fullmatch(text) is not None:
-        parts = re.findall(r"([0-9.]+)(ms|[dhms])", text)
-        found = sum((datetime.timedelta(**{_UNITS[unit]: float(count)}) for count, unit in parts), datetime.timedelta())
-        if datetime.timedelta(seconds=1) <= found <= _LONGEST:
-            return found
-    raise output.Usage(
-        f'{flag}: "{text}" is no duration',
-        hint="give numbers with d, h, m, s or ms, as in 7d or 1h30m, of at least 1s and at most 36500d; 0 is for ever",
-    )
+    from handfast import errors
+    from handfast.bootstrap import token_lifetimes
+
+    try:
+        return token_lifetimes.parse(text, flag)
+    except errors.Refused as refused:
+        raise output.Usage(refused.message, hint=refused.hint) from None
 
 
 def holder_warning(token_id: str, expires: str, *, limited: bool = False) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import urllib.parse
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Generic, Protocol, TypeVar, get_args
 
@@ -50,8 +49,7 @@ class Addressable(Protocol):
     def namespaced(self) -> bool: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Resource:
+class Resource(msgspec.Struct, frozen=True):
     """A resource that is not in the table of kinds; those that are have their names in `api.resources`."""
 
     group: str
@@ -80,8 +78,7 @@ class Listing(msgspec.Struct, Generic[T]):
         return self.listed or []
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scope:
+class Scope(msgspec.Struct, frozen=True, kw_only=True):
     """Which objects of a resource: of one namespace or all, with selectors or without."""
 
     namespace: str = ""
@@ -235,13 +232,14 @@ class Client:
         decoder: msgspec.json.Decoder[Listing[T]],
         *,
         metadata: bool = False,
+        page_size: int = PAGE,
     ) -> AsyncIterator[Listing[T]]:
         """Every object in scope, one page in memory at a time; the last page carries the version to watch from.
 
         Objects that `decoder` does not take are left out.
         """
         at = path(resource, namespace=scope.namespace)
-        params = {**scope.params(), "limit": str(PAGE)}
+        params = {**scope.params(), "limit": str(page_size)}
         while True:
             body = await self.transport.request("GET", at, params=params, accept=METADATA_LIST if metadata else JSON)
             try:

@@ -8,21 +8,23 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable
-from dataclasses import dataclass
+
+import msgspec
 
 from handfast import errors
-from handfast.api import signing_requests, status
+from handfast.api import jsonpath, resources, signing_requests, status
 from handfast.client import api, certificate_reviews, machine_reviews
 from handfast.rules import request_explanation
 from handfast.rules.certificates import kubelet
 from handfast.rules.machines import approval
 
 Note = Callable[[str], None]
+# When an Event was last so, its reason and its message.
+Said = tuple[str, str, str]
 _Reviewed = tuple[dict[str, request_explanation.Answer], tuple[str, ...] | None, frozenset[str]]
 
 
-@dataclass(frozen=True, slots=True)
-class Review:
+class Review(msgspec.Struct, frozen=True):
     """The questions about requests to one API; `note` is told what may not be asked."""
 
     client: api.Client
@@ -94,6 +96,20 @@ class Review:
         except status.StatusError as error:
             self._forgive(error)
         return answers, addresses, reserved
+
+    async def events(self, uid: str) -> list[Said]:
+        """The Events about a request, oldest first."""
+        # Events about objects without a namespace are in the namespace default.
+        about = api.Scope(namespace="default", field_selector=f"involvedObject.uid={uid}")
+        try:
+            events = await self.client.list(resources.EVENTS, about)
+        except (errors.Refused, errors.Unavailable) as error:
+            self.note(f"its Events could not be read: {error.message}")
+            return []
+        return sorted(
+            (jsonpath.text(each, "lastTimestamp"), jsonpath.text(each, "reason"), jsonpath.text(each, "message"))
+            for each in events
+        )
 
     def _forgive(self, error: status.StatusError) -> None:
         """What may not be asked is told; any other error ends the explanation."""

@@ -81,7 +81,8 @@ class Source(Generic[V]):
 
     What is `optional` is done without where the server forbids it, or does not have it. What is followed `if_served` is done
     without where the server does not have it, and not where it is forbidden. After `without_seconds` it is asked for again.
-    `versions` are those that the view can read, where there are several; `resource` then names any of them.
+    `versions` are those that the view can read, where there are several; `resource` then names any of them. A list comes in pages
+    of `page_size`.
     """
 
     resource: api.Addressable
@@ -92,6 +93,7 @@ class Source(Generic[V]):
     if_served: bool = False
     without_seconds: float = WITHOUT_SECONDS
     versions: tuple[str, ...] = ()
+    page_size: int = api.PAGE
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +245,9 @@ class Reflector(Generic[V]):
         version = ""
         sink.begin()
         try:
-            async for page in self._client.pages(self.resource, source.scope, self._lists, metadata=source.metadata):
+            async for page in self._client.pages(
+                self.resource, source.scope, self._lists, metadata=source.metadata, page_size=source.page_size
+            ):
                 version = page.metadata.resource_version
                 for item in page.items:
                     sink.put(item)

@@ -5,7 +5,7 @@
 2. What needs no session: `/livez` for a supervisor, scripts and styles, and the address that opens a session (`opening`).
 3. The session. Without one there is a page that says how to get one, and nothing else.
 4. A form: its token belongs to this session and this path, then its action runs as the operator. What came of it is said on the next page,
-   whether it was done or refused, after a redirect: to load that page again sends nothing twice.
+   whether it was done or refused, after a redirect: to load that page again sends nothing twice. A secret alone is in the answer itself (`page.Outcome`).
 5. A live stream, a range of rows, or a page: all three are made from what the page shows (`Page.show`), the parts of a page by the same blocks.
 6. What goes wrong is a page with a sentence, a reason and a next step. What nobody expected is a sentence, too, and is told to the log.
 
@@ -154,8 +154,11 @@ class Handler:
             hint = f" Next: {error.hint}." if error.hint else ""
             session.said.append((False, f"Not done: {error.message} (reason {error.reason}).{hint}"))
             return html.go_to(form.get("back", "") if form.get("back", "").startswith("/") else action.back)
+        if outcome.here:
+            page, question = self._asked(outcome.then, {})
+            return await self._page(page, question, session, [(outcome.done, outcome.sentence)], outcome.once)
         session.said.append((outcome.done, outcome.sentence))
-        session.once = outcome.once
+        session.tell_once(outcome.then, self._clock.monotonic(), outcome.once)
         return html.go_to(outcome.then)
 
     # --- 5. pages
@@ -176,11 +179,22 @@ class Handler:
 
     async def _show(self, http: service.Request, session: opening.Session) -> answers.Answer:
         path = http.rel_url.raw_path
-        if path.endswith(_ROWS) and path != _ROWS:
+        # An object may be called `rows`, too: a range of rows says where it begins.
+        if path.endswith(_ROWS) and path != _ROWS and "from" in http.query:
             return await self._rows(path.removesuffix(_ROWS), http.query)
         page, question = self._asked(path, http.query)
         said, session.said = session.said, []
-        once, session.once = session.once, None
+        once = session.told_once(path, self._clock.monotonic())
+        return await self._page(page, question, session, said, once)
+
+    async def _page(
+        self,
+        page: page_module.Page,
+        question: questions.Question,
+        session: opening.Session,
+        said: Sequence[tuple[bool, str]],
+        once: Mapping[str, Any] | None,
+    ) -> answers.Answer:
         values = {**await self._values(page, question), "said": said, "once": once}
         return html.page(self._renderer.filled(self._renderer.page(page.template, values), session.form_token))
 

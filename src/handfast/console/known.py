@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the console knows: informers of everything that pages need, what is in their way, and what was made from them. It judges nothing.
 
-1. One informer for each need, however many pages name it. They begin when the console does, so that a page need not wait for a list.
+1. One informer for each need, however many pages name it. They begin when the console does, so that a page need not wait for a list. Nodes, Leases and
+   the ledger are many: they are not kept as objects, but as `fleet` keeps them.
 2. What is in the way of one is a `Trouble` of four kinds: forbidden, unreachable, overloaded, or still being read. What was known stays, with its age.
 3. What is expensive to make from informers is made once for all who ask (`once`): again when one of them has changed, but not more often than told.
 4. Who follows changes is told of each, by the name of the need. That is cheap: thousands come in a second.
@@ -13,9 +14,11 @@ import datetime
 import enum
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
+from handfast import errors
 from handfast.client import api, cache, connection, partial
+from handfast.console import fleet as fleet_module
 from handfast.console import looking as looking_module
 from handfast.console import needs as needs_module
 from handfast.rules.console import access
@@ -59,6 +62,9 @@ class Cluster:
     user: str = ""
 
 
+_Kept = cache.Informer[Any] | fleet_module.Keeper[Any]
+
+
 @dataclass(slots=True)
 class _Made:
     version: tuple[int, ...]
@@ -80,11 +86,12 @@ class Known:
         self.mesh_namespace = control_plane.NAMESPACE
         self._clock = clock
         self._informers = cache.Informers(client, clock)
-        self._sources: dict[str, tuple[needs_module.Need[Any], cache.Informer[Any], cache.Following]] = {}
+        self._sources: dict[str, tuple[needs_module.Need[Any], _Kept, cache.Following]] = {}
         self._versions: dict[str, int] = {}
         self._made: dict[Hashable, _Made] = {}
         self._kept: dict[Hashable, Any] = {}
         self._listeners: list[Callable[[str], None]] = []
+        self.fleet = fleet_module.Fleet(clock, self._changed)
         looking.on_change = self._looked
 
     def now(self) -> datetime.datetime:
@@ -102,22 +109,37 @@ class Known:
 
     def of(self, need: needs_module.Need[V]) -> cache.Informer[V]:
         """The informer of a need (1)."""
+        kept = self._keeping(need)
+        if isinstance(kept, fleet_module.Keeper) and kept.items is None:
+            raise errors.Misuse(f"{need.title} are not kept as objects: see `fleet`")
+        # A keeper is not an informer, but can be iterated over as one, at a price: what is packed is unpacked.
+        return cast("cache.Informer[V]", kept)
+
+    def _keeping(self, need: needs_module.Need[Any]) -> _Kept:
         if need.name not in self._sources:
             if need.of_mesh:
                 need = need.within(self.mesh_namespace)
-            informer: cache.Informer[V] = cache.Informer(need.source)
-            following = self._informers.follow(need.source, informer, informer.refused)
-            self._sources[need.name] = (need, informer, following)
-            self._versions[need.name] = 0
-            informer.subscribe(lambda _old, _new: self._changed(need.name))
-        found: cache.Informer[V] = self._sources[need.name][1]
-        return found
+            kept: _Kept
+            if need.name in self.fleet.keepers:
+                kept = self.fleet.keepers[need.name]
+            else:
+                kept = cache.Informer(need.source)
+                kept.subscribe(lambda _old, _new: self._changed(need.name))
+            following = self._informers.follow(need.source, kept, kept.refused)
+            self._sources[need.name] = (need, kept, following)
+        return self._sources[need.name][1]
+
+    def following(self, key: str, build: Callable[[cache.Informers, Callable[[], None]], T]) -> T:
+        """What follows several sources by itself, built at the first request; its changes are those of the need of this name."""
+        return self._informers.shared(key, lambda: build(self._informers, lambda: self._changed(key)))
 
     def start(self, group: tasks.Group, every_need: Sequence[needs_module.Need[Any]]) -> None:
         """Follow what these name, from now on."""
         for need in every_need:
-            self.of(need)
+            self._keeping(need)
+        self.fleet.follow(self.of(needs_module.REQUESTS), self.of(needs_module.REVOCATIONS))
         self._informers.start(group)
+        group.start(self.fleet.run(), name="fleet")
 
     def skew(self) -> datetime.timedelta | None:
         """By how much the server's clock is ahead of ours, by the last look; None: it is not known."""
@@ -132,7 +154,7 @@ class Known:
         self._listeners.append(listener)
 
     def _changed(self, name: str) -> None:
-        self._versions[name] += 1
+        self._versions[name] = self._versions.get(name, 0) + 1
         for listener in self._listeners:
             listener(name)
 
@@ -180,7 +202,7 @@ class Known:
 
     def trouble(self, need: needs_module.Need[Any]) -> Trouble | None:
         """What is in the way of one."""
-        informer = self.of(need)
+        informer = self._keeping(need)
         need, _, following = self._sources[need.name]
         met = following.trouble
         if informer.refusal:

@@ -9,19 +9,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import dataclasses
+from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
-from handfast.api import handfast_kinds, kinds, metadata, objects, resources, signing_requests
-from handfast.bootstrap import tokens
-from handfast.client import api, partial, watch
+from handfast.api import (
+    handfast_kinds,
+    kinds,
+    machine_config_kinds,
+    machine_kinds,
+    metadata,
+    objects,
+    resources,
+    signing_requests,
+)
+from handfast.bootstrap import token_limits, tokens
+from handfast.client import api, machine_inventory, partial, watch
 from handfast.rules import server_leases
 from handfast.rules.console import mesh
+from handfast.rules.machines import group_versions, inventory
 from handfast.rules.mesh import control_plane, injection
 from handfast.rules.nodes import liveness
-from handfast.rules.tokens import failed_joins
+from handfast.rules.tokens import failed_joins, maker
 
 V = TypeVar("V", bound=partial.Viewed)
 
@@ -45,6 +56,12 @@ class Named(msgspec.Struct, frozen=True, gc=False):
         return document
 
 
+class Labelled(msgspec.Struct, frozen=True, gc=False):
+    """An object of which name and labels are enough."""
+
+    metadata: partial.LabelledMeta = partial.LabelledMeta()
+
+
 class Whole(Named, frozen=True, gc=False):
     """An object with its spec and its status, as documents. For kinds of which there are few."""
 
@@ -66,21 +83,47 @@ class Lease(Named, frozen=True, gc=False):
     spec: LeaseSpec = LeaseSpec()
 
 
-class TokenData(msgspec.Struct, frozen=True, gc=False):
+class TokenData(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """A token's Secret, in base64 as it is stored, without the half that is secret (2)."""
 
-    token_id: str = msgspec.field(name=tokens.KEY_ID, default="")
-    expiration: str = msgspec.field(name=tokens.KEY_EXPIRATION, default="")
-    description: str = msgspec.field(name=tokens.KEY_DESCRIPTION, default="")
-    groups: str = msgspec.field(name=tokens.KEY_GROUPS, default="")
-    signing: str = msgspec.field(name=f"{tokens.USAGE_PREFIX}{tokens.SIGNING}", default="")
-    authentication: str = msgspec.field(name=f"{tokens.USAGE_PREFIX}{tokens.AUTHENTICATION}", default="")
+    token_id: str | None = msgspec.field(name=tokens.KEY_ID, default=None)
+    expiration: str | None = msgspec.field(name=tokens.KEY_EXPIRATION, default=None)
+    description: str | None = msgspec.field(name=tokens.KEY_DESCRIPTION, default=None)
+    groups: str | None = msgspec.field(name=tokens.KEY_GROUPS, default=None)
+    old_groups: str | None = msgspec.field(name=tokens.KEY_GROUPS_OLD, default=None)
+    signing: str | None = msgspec.field(name=f"{tokens.USAGE_PREFIX}{tokens.SIGNING}", default=None)
+    authentication: str | None = msgspec.field(name=f"{tokens.USAGE_PREFIX}{tokens.AUTHENTICATION}", default=None)
 
 
-class Token(Named, frozen=True, gc=False):
+class TokenNotes(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """The annotations of a token that are ours. Others are not decoded: `kubectl apply` writes the whole Secret into one of them (2)."""
+
+    max_uses: str | None = msgspec.field(name=token_limits.MAX_USES_KEY, default=None)
+    nodes: str | None = msgspec.field(name=token_limits.NODES_KEY, default=None)
+    cidrs: str | None = msgspec.field(name=token_limits.CIDRS_KEY, default=None)
+    uses: str | None = msgspec.field(name=token_limits.USES_KEY, default=None)
+    count: str | None = msgspec.field(name=token_limits.COUNT_KEY, default=None)
+    maker: str | None = msgspec.field(name=maker.KEY, default=None)
+
+
+class TokenMeta(metadata.Meta, frozen=True, gc=False, omit_defaults=True):
+    """… of a token."""
+
+    creation_timestamp: str | None = None
+    annotations: TokenNotes | None = None
+
+
+class Token(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """A bootstrap token."""
 
+    metadata: TokenMeta = TokenMeta()
+    type: str = ""
     data: TokenData | None = None
+
+    def document(self) -> objects.Document:
+        """As rules read documents."""
+        document: objects.Document = msgspec.to_builtins(self)
+        return document
 
 
 class SegmentSpec(msgspec.Struct, frozen=True, gc=False):
@@ -91,6 +134,7 @@ class SegmentSpec(msgspec.Struct, frozen=True, gc=False):
     entries: tuple[str, ...] = ()
     sealed: bool = False
     hash: str = ""
+    chain: str = ""
 
 
 class Segment(Named, frozen=True, gc=False):
@@ -223,8 +267,8 @@ class Need(Generic[V]):
 
     def within(self, namespace: str) -> Need[V]:
         """The same, in another namespace."""
-        scope = replace(self.source.scope, namespace=namespace)
-        return replace(self, source=replace(self.source, scope=scope))
+        scope = msgspec.structs.replace(self.source.scope, namespace=namespace)
+        return dataclasses.replace(self, source=dataclasses.replace(self.source, scope=scope))
 
     @property
     def namespace(self) -> str:
@@ -241,12 +285,13 @@ def _need(
     scope: api.Scope = api.EVERYTHING,
     metadata_only: bool = False,
     if_served: bool = False,
+    **more: Any,
 ) -> Need[V]:
-    source = watch.Source(resource=kind, view=view, scope=scope, metadata=metadata_only, if_served=if_served)
+    source = watch.Source(resource=kind, view=view, scope=scope, metadata=metadata_only, if_served=if_served, **more)
     return Need(name, title, kind, source)
 
 
-NODES: Final = _need("nodes", "Nodes", resources.NODES, Named, metadata_only=True)
+NODES: Final = _need("nodes", "Nodes", resources.NODES, Labelled, metadata_only=True)
 LEASES: Final = _need(
     "leases", "Leases of nodes", resources.LEASES, Lease, scope=api.Scope(namespace=liveness.NAMESPACE)
 )
@@ -258,7 +303,10 @@ TOKENS: Final = _need(
     Token,
     scope=api.Scope(namespace=tokens.NAMESPACE, field_selector=f"type={tokens.SECRET_TYPE}"),
 )
-LEDGER: Final = _need("ledger", "the issuance ledger", handfast_kinds.ISSUANCE_LOG, Segment, if_served=True)
+# A segment has 64 entries, to verify and to pack: few of them at once, so that nobody waits meanwhile.
+LEDGER: Final = _need(
+    "ledger", "the issuance ledger", handfast_kinds.ISSUANCE_LOG, Segment, if_served=True, page_size=4
+)
 REVOCATIONS: Final = _need("revocations", "Revocations", handfast_kinds.REVOCATION, Whole, if_served=True)
 FAILED_JOINS: Final = _need(
     "failed-joins",
@@ -267,8 +315,33 @@ FAILED_JOINS: Final = _need(
     Event,
     scope=api.Scope(namespace=tokens.NAMESPACE, field_selector=f"reason={failed_joins.REASON}"),
 )
-MESH_CONFIG: Final = replace(_need("mesh-config", "the mesh's ConfigMaps", resources.CONFIG_MAPS, Config), of_mesh=True)
-MESH_SECRETS: Final = replace(
+# Machines may be defined while the console runs.
+_SOON: Final = 30.0
+MACHINES: Final = _need(
+    "machines", "Machines", machine_kinds.MACHINE, machine_inventory.View, if_served=True, without_seconds=_SOON
+)
+CLUSTER_API_MACHINES: Final = _need(
+    "cluster-api-machines",
+    "Machines of Cluster API",
+    dataclasses.replace(machine_kinds.MACHINE, group=inventory.CLUSTER_API, version="v1beta2"),
+    machine_inventory.View,
+    if_served=True,
+    without_seconds=_SOON,
+    versions=group_versions.VERSIONS[inventory.CLUSTER_API],
+)
+POOLS: Final = _need(
+    "pools",
+    "MachineConfigPools",
+    machine_config_kinds.MACHINE_CONFIG_POOL,
+    Named,
+    metadata_only=True,
+    if_served=True,
+    without_seconds=_SOON,
+)
+MESH_CONFIG: Final = dataclasses.replace(
+    _need("mesh-config", "the mesh's ConfigMaps", resources.CONFIG_MAPS, Config), of_mesh=True
+)
+MESH_SECRETS: Final = dataclasses.replace(
     _need("mesh-secrets", "the mesh's issuer, without its key", resources.SECRETS, MeshSecret), of_mesh=True
 )
 MESH_PODS: Final = _need("mesh-pods", "Pods", resources.PODS, MeshPod)

@@ -30,6 +30,7 @@ import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
+from urllib import parse as urls
 
 from handfast import errors
 from handfast.rules.console import codes
@@ -38,6 +39,7 @@ from handfast.runtime import clock as clocks
 PATH: Final = "/open"
 IDLE_SECONDS: Final = 8 * 3600.0
 MANY: Final = 32
+ONCE_SECONDS: Final = 600.0
 # Codes that may be in use at once: each lives for a minute, and whoever makes them has the key.
 _CODES: Final = 4096
 USED: Final = "OpeningCodeUsed"
@@ -92,16 +94,30 @@ def address(base: str, code: str) -> str:
 
 @dataclass(slots=True)
 class Session:
-    """One browser. What it is told once, it is told at its next page."""
+    """One browser. What it is told once, it is told on the page that it is for, within `ONCE_SECONDS`."""
 
     form_key: bytes = field(repr=False)
     used_at: float
     said: list[tuple[bool, str]] = field(default_factory=list)
-    once: Mapping[str, Any] | None = field(default=None, repr=False)
+    _once: tuple[str, float, Mapping[str, Any]] | None = field(default=None, repr=False)
     streams: int = 0
     ended: bool = False
     # Told when it ends: its streams.
     ends: set[Callable[[], None]] = field(default_factory=set, repr=False)
+
+    def tell_once(self, path: str, now: float, once: Mapping[str, Any] | None) -> None:
+        """Keep for one page what it shows once; what was kept before is gone."""
+        self._once = None if once is None else (urls.unquote(path), now + ONCE_SECONDS, once)
+
+    def told_once(self, path: str, now: float) -> Mapping[str, Any] | None:
+        """What a page shows once. From now on it is gone; another page leaves it where it is."""
+        if self._once is None or self._once[1] < now:
+            self._once = None
+            return None
+        if self._once[0] != urls.unquote(path):
+            return None
+        (_, _, once), self._once = self._once, None
+        return once
 
     def form_token(self, path: str) -> str:
         """What a form that is sent to `path` has to show (5)."""

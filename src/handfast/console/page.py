@@ -24,12 +24,17 @@ class Badge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What became of an action: a sentence, and where to go on. `once` is shown on that page once, and is then gone: a new token, say."""
+    """What became of an action: a sentence, and where to go on. `once` is shown on that page once, and is then gone: what was typed, say.
+
+    `here`: the page is the answer to the form itself, and not one to go on to. That is for a secret: nothing keeps it meanwhile, and no
+    browser keeps the answer to a POST for "back", as it may keep a page that it went to, whatever that page says of being kept.
+    """
 
     sentence: str
     then: str
     done: bool = True
     once: Mapping[str, Any] | None = field(default=None, repr=False)
+    here: bool = False
 
 
 class Act(Protocol):

@@ -13,7 +13,8 @@ and so beside `rotation.sequence`: both hold the lock of `pki` for as long as th
 4. The key that seals the store is made once; it is never made anew beside a store that exists.
 5. A serving pair was issued by a CA of the CA file. Its certificate is issued again, for the same key, when a third of
    its life is left or it does not name every address of the server. That of the machine-config server does not bear the
-   names of the API server's Service.
+   names of the API server's Service. One that has expired is issued again without asking who had issued it: the CA may have been
+   renewed since, for the same key.
 6. The key pair that signs service account tokens is made once: the key first, then the public half, which must belong to
    it; others may stand beside it. A public half without its key is a loss, and refused.
 7. The kubeconfigs hold certificates of these CAs for their users, trust the CAs of the CA file, and name the server;
@@ -21,6 +22,9 @@ and so beside `rotation.sequence`: both hold the lock of `pki` for as long as th
 8. A CA of the operator's is taken over into a directory that has none. It may be an intermediate one: its certificate alone
    is the CA file, and so the anchor of everybody who trusts this cluster. Its root is not: other CAs below that root
    are none of this cluster's, and whoever they vouch for is a stranger here.
+9. Where the CA file holds several CAs and no rotation is under way in this directory, one is under way at another server of the
+   same store, and its files were copied here. Then what is not of the CA that signs now is issued again by that one: the other
+   will be retired there, and nothing here would say so.
 """
 
 from __future__ import annotations
@@ -39,6 +43,7 @@ from handfast.api import objects
 from handfast.datadir import layout, mesh_logins
 from handfast.datadir import own_certificates as own
 from handfast.pki import authority, bundles, chains, issuers, keys, names, pem, profiles, seal
+from handfast.rules import trust_rotation
 from handfast.runtime import addresses, files
 
 CA_NAME: Final = "handfast-ca"
@@ -102,6 +107,9 @@ def prepare(
         # 7. the kubeconfigs
         for path, subject in own.kubeconfigs(place, machines=machines):
             own.user_kubeconfig(work, trust, path, subject, server.url("https"))
+        # 9. a rotation at another server
+        if len(trust.bundle.anchors) > 1 and not place.rotation(trust_rotation.Target.CA).exists():
+            own.reissue(work, trust)
     if mesh:
         mesh_logins.prepare(work, server.url("https"), again=again)
     if settings and not place.config.exists():
@@ -194,7 +202,7 @@ def _trust(work: own.Work, store: str) -> own.Trust:
             f"{place.ca_certificate}: the CA is in force from {ca.certificate.not_before:%Y-%m-%d %H:%M} to "
             f"{ca.certificate.not_after:%Y-%m-%d %H:%M} UTC, and now it is {work.now:%Y-%m-%d %H:%M}",
             reason="CertificateExpired",
-            hint="if this machine's clock is right, a new CA is needed, and everyone who trusts this one has to learn it",
+            hint="if this machine's clock is right, renew the CA's certificate for its key; see `handfast explain CertificateExpired`",
         )
     return trust
 

@@ -5,7 +5,7 @@ It does not write them: `datadir` renews them, `rotation.sequence` replaces them
 
 1. A changed serving pair is used for new handshakes. Connections that are open stay as they are.
 2. A changed CA file is what counts where there is no ConfigMap of client CAs, and passes the handshake; a ConfigMap that
-   is there goes on deciding who is believed (`client_cas`).
+   is there goes on deciding which keys are believed (`client_cas`).
 3. Changed keys of service account tokens are believed, told and signed with from the next request on. Nothing of a key
    that is gone is remembered, and watches end, so that they are asked again who they are.
 4. Files that cannot be used, or do not fit together, change nothing: what was in force stays, until they do.
@@ -16,8 +16,8 @@ from __future__ import annotations
 import pathlib
 import ssl
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
+import msgspec
 import structlog
 
 from handfast import errors
@@ -30,8 +30,7 @@ from handfast.serving import server_tls
 _log = structlog.get_logger("handfast.served_files")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Consumers:
+class Consumers(msgspec.Struct, frozen=True, kw_only=True):
     """Who takes up what has changed: each is called with the new content, and may refuse it."""
 
     renew: Callable[[str, str], None]

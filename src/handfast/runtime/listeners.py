@@ -21,20 +21,25 @@ from handfast.runtime import addresses, files
 
 _TABLES: Final = (pathlib.Path("/proc/net/tcp"), pathlib.Path("/proc/net/tcp6"))
 _LIMIT: Final = 256 << 20
-# The columns of a row: its own address, its state and its user; and the state of who listens (TCP_LISTEN).
-_LOCAL, _STATE, _USER = 1, 3, 7
+# The columns of a row: its own address, its state, its user and its inode; and the state of who listens (TCP_LISTEN).
+_LOCAL, _STATE, _USER, _INODE = 1, 3, 7, 9
 _LISTENS: Final = "0A"
 _ANY: Final = ("0.0.0.0", "::")  # noqa: S104 - recognised, not bound
 
 
 def owner(address: addresses.Address) -> int | None:
     """The user whose process gets connections to this address of IPv4; None: nobody listens."""
-    users = {host: user for host, port, user in _listeners() if port == address.port}
+    users = {host: user for host, port, user, _ in _listeners() if port == address.port}
     # 1. the nearest
     return next((users[host] for host in (address.host, f"::ffff:{address.host}", *_ANY) if host in users), None)
 
 
-def _listeners() -> Iterator[tuple[str, int, int]]:
+def addresses_by_inode() -> dict[int, addresses.Address]:
+    """Everybody who listens on this machine: the inode of the socket, which a process holds, and its address."""
+    return {inode: addresses.Address(host, port) for host, port, _, inode in _listeners()}
+
+
+def _listeners() -> Iterator[tuple[str, int, int, int]]:
     for table in _TABLES:
         try:
             rows = files.read(table, limit=_LIMIT).decode("ascii", "replace").splitlines()[1:]
@@ -44,7 +49,7 @@ def _listeners() -> Iterator[tuple[str, int, int]]:
         for row in map(str.split, rows):
             if row[_STATE] == _LISTENS:
                 host, _, port = row[_LOCAL].partition(":")
-                yield _host(host), int(port, 16), int(row[_USER])
+                yield _host(host), int(port, 16), int(row[_USER]), int(row[_INODE])
 
 
 def _host(text: str) -> str:

@@ -19,9 +19,11 @@ Every engine keeps these promises, and `tests/contract` holds each engine to the
    the call began. No answer names a revision it does not reach: a watch after any revision seen can start, and comes as
    far as that revision without another write of ours.
 7. `StoreUnavailable` means that nothing was changed. `StoreUncertain` means that it may have been: the answer was lost. It
-   is never tried again blindly: whoever wrote reads the key, and compares.
+   is never tried again blindly: whoever wrote reads the key, and compares. A create that was lost does not come later than the
+   next one that is acknowledged here: it is there by then, or never will be.
 8. A store has an identity, given once, which copies and restores of it keep. Beside its entries it keeps notes: small texts
-   by name, which have no revision, and are in no list or watch.
+   by name, which have no revision, and are in no list or watch. A note can be swapped: of any number who write one where there is
+   none, or in place of the same text, exactly one does.
 9. A key of `KEY_BYTES` with a value of `VALUE_BYTES` fits into every engine; more may be refused, with `TooLarge`.
 
 Whoever serves from a store remembers its identity and how far it had come. A store whose history went back, or is another,
@@ -245,6 +247,13 @@ class Store(Protocol):
 
     async def set_note(self, name: str, text: str | None) -> None:
         """Write a note, or remove it. The last writer wins."""
+        ...
+
+    async def swap_note(self, name: str, expected: str | None, text: str | None) -> str | None:
+        """Write a note, or remove it, if what is there is `expected` (None: nothing); what is there then.
+
+        That is `text` if it was done, or what somebody else has written.
+        """
         ...
 
     def room(self) -> Room:

@@ -14,8 +14,9 @@ from __future__ import annotations
 import asyncio
 import datetime
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import Final, Protocol
+
+import msgspec
 
 from handfast import errors
 from handfast.store import backup_file, protocol
@@ -25,12 +26,15 @@ PAGE: Final = 500
 IN_FLIGHT: Final = 256
 # The note of a store that is not complete, on engines that cannot rename: no server serves from it.
 UNFINISHED: Final = "unfinished"
+# The note by which a store is taken, by whoever is first: servers write a text that their keys open (`apiserver.state.lineage`),
+# and whoever fills a store writes this word and a number of its own.
+CLAIM: Final = "sealed"
+FILLING: Final = "filling:"
 
 Progress = Callable[[int], None]
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(msgspec.Struct, frozen=True):
     """One of the machines that keep a store together."""
 
     name: str
@@ -39,8 +43,7 @@ class Member:
     version: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Stats:
+class Stats(msgspec.Struct, frozen=True):
     """How a store is: the oldest revision that can be read, what it occupies, and who keeps it."""
 
     floor: int
@@ -188,6 +191,15 @@ class Target(Protocol):
         ...
 
 
+def unfinished() -> errors.Refused:
+    """The refusal of a server to begin on a store that is being filled."""
+    return errors.Refused(
+        "the store is unfinished: a restore or a copy fills it, or was cut short",
+        reason="StoreUnfinished",
+        hint="begin the restore or the copy again, and start when it is done",
+    )
+
+
 async def write_backup(
     source: Source, writer: backup_file.Writer, progress: Progress
 ) -> tuple[backup_file.Trailer, str]:
@@ -198,6 +210,23 @@ async def write_backup(
         count += len(entries)
         progress(count)
     return writer.finish()
+
+
+async def written_since(store: protocol.Store, revision: int) -> bool:
+    """Whether an entry of a store was written after a revision; notes are no entries."""
+    now = await store.current_revision()
+    watch = store.watch("", after=revision)
+    try:
+        while revision < now:
+            events, revision = await watch.next()
+            if events:
+                return True
+    except protocol.Compacted:
+        # Nobody can tell any more: as good as written.
+        return True
+    finally:
+        watch.close()
+    return False
 
 
 async def adopt(store: protocol.Store, identity: str, place: str) -> None:
@@ -213,8 +242,7 @@ async def adopt(store: protocol.Store, identity: str, place: str) -> None:
     await store.take_identity(identity)
 
 
-@dataclass(slots=True)
-class Counts:
+class Counts(msgspec.Struct):
     """What `synchronise` did."""
 
     written: int = 0

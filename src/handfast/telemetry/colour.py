@@ -20,6 +20,7 @@ class Style(enum.Enum):
 
     PLAIN = ""
     STRONG = "1"
+    TITLE = "1;36"
     FAINT = "2"
     GOOD = "1;32"
     WARNING = "33"

@@ -4,7 +4,8 @@
 1. Without a CA only loopback is called. With one, the endpoint's certificate leads to it and names the endpoint's host.
 2. Certificate, key and CA are read again when one of the files has changed: new channels then take the place of the old ones.
 3. A login is exchanged for a token; a token that is no longer taken is exchanged for a new one. The password is read from
-   its file each time, and is in no text of an error.
+   its file each time, and is in no text of an error. Of an endpoint one login is under way at a time, and its outcome is that of
+   everybody who waits for it: were each to try for itself, the last of many would wait for all of their deadlines.
 4. A call is sent on a connection that stands. So whoever gets `NotSent` knows that the endpoint never saw it.
 5. No proxy of the environment is used.
 
@@ -28,7 +29,7 @@ import grpc
 import grpc.aio
 
 from handfast import errors
-from handfast.runtime import addresses, files
+from handfast.runtime import addresses, crowd, files
 from handfast.wire import etcd_access
 from handfast.wire import etcd_messages as messages
 
@@ -88,7 +89,9 @@ class Client:
         self._channels = [self._open(endpoint) for endpoint in self.endpoints]
         self._methods: dict[tuple[Any, Any], Any] = {}
         self._token: str | None = None
-        self._login = asyncio.Lock()
+        # 3. by endpoint: the outcome of the login that is under way
+        self._logins: dict[int, asyncio.Future[str]] = {}
+        self._crowd = crowd.Crowd("etcd/login")
         self._old: list[Any] = []
 
     def name(self, index: int) -> str:
@@ -139,6 +142,7 @@ class Client:
             await channel.close(_FAREWELL)
 
     async def close(self) -> None:
+        await self._crowd.stop()
         await self.retire()
         for channel in self._channels:
             await channel.close()
@@ -190,17 +194,38 @@ class Client:
         access = self._access
         if access.username is None or access.password_file is None:
             return None
-        async with self._login:
-            if self._token is None:
-                path = pathlib.Path(access.password_file)
-                data = await asyncio.to_thread(files.read_private, path, limit=_FILE_BYTES)
-                try:
-                    password = data.decode().rstrip("\r\n")
-                except UnicodeDecodeError:
-                    raise errors.Refused(f"{path}: the password is not UTF-8", reason="PasswordUnreadable") from None
-                asked = messages.AuthenticateRequest(name=access.username, password=password)
-                self._token = str((await self._call(index, asked, seconds, None)).token)
+        if self._token is not None:
             return self._token
+        outcome = self._logins.get(index)
+        if outcome is None:
+            outcome = self._logins[index] = asyncio.get_running_loop().create_future()
+            self._crowd.start(self._log_in(index, seconds, outcome))
+        # Who gives up waiting ends nobody else's login.
+        return await asyncio.shield(outcome)
+
+    async def _log_in(self, index: int, seconds: float, outcome: asyncio.Future[str]) -> None:
+        try:
+            asked = await self._login()
+            self._token = str((await self._call(index, asked, seconds, None)).token)
+            outcome.set_result(self._token)
+        except Failed as failed:
+            # 4. whatever it was to be for was not sent
+            _fail(outcome, NotSent(failed.endpoint, failed.code, failed.text))
+        except errors.HandfastError as error:
+            _fail(outcome, error)
+        finally:
+            del self._logins[index]
+            if not outcome.done():
+                _fail(outcome, NotSent(self.name(index), "CANCELLED", "the connection was closed"))
+
+    async def _login(self) -> Any:
+        path = pathlib.Path(self._access.password_file or "")
+        data = await asyncio.to_thread(files.read_private, path, limit=_FILE_BYTES)
+        try:
+            password = data.decode().rstrip("\r\n")
+        except UnicodeDecodeError:
+            raise errors.Refused(f"{path}: the password is not UTF-8", reason="PasswordUnreadable") from None
+        return messages.AuthenticateRequest(name=self._access.username, password=password)
 
     def _read_files(self) -> Pems:
         access = self._access
@@ -255,6 +280,12 @@ class Watching:
     def cancel(self) -> None:
         self._cancelled = True
         self._call.cancel()
+
+
+def _fail(outcome: asyncio.Future[str], error: errors.HandfastError) -> None:
+    outcome.set_exception(error)
+    # Those who waited may all have gone.
+    outcome.exception()
 
 
 def _metadata(token: str | None) -> tuple[tuple[str, str], ...]:

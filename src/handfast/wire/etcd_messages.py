@@ -17,6 +17,7 @@ PACKAGE: Final = "etcdserverpb"
 # Compare.result and Compare.target, Event.type, AlarmMember.alarm.
 EQUAL: Final = 0
 MOD: Final = 2
+VALUE: Final = 3
 DELETE: Final = 1
 NOSPACE: Final = 1
 
@@ -71,6 +72,7 @@ _MESSAGES: Final[descriptors.Messages] = {
         one("target", 2, "int32"),
         one("key", 3, "bytes"),
         one("mod_revision", 6, "int64", oneof="target_union"),
+        one("value", 7, "bytes", oneof="target_union"),
     ),
     "TxnRequest": (
         many("compare", 1, _is("Compare")),

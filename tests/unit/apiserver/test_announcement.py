@@ -96,19 +96,73 @@ async def test_a_new_form_is_written_only_when_all_know_it(shared: Shared) -> No
     with pytest.raises(stored_forms.StoreTooNew):
         await before.require_known()
     await after.require_known()
-    await before.announce()
+    # Nor does it go on, if it was only silent; and what it announces by then changes nothing.
+    with pytest.raises(stored_forms.StoreTooNew):
+        await before.announce()
+    with pytest.raises(stored_forms.StoreTooNew):
+        await before.try_to()
     await shared.leases()
     await after.announce()
     assert after.form == 2
 
 
+async def test_the_marker_is_not_lowered_by_one_that_decides_at_the_same_time(
+    shared: Shared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two servers, of which one knows a form more, decide in the same moment."""
+    second, third = shared.server(NEW), shared.server(stored_forms.Forms(1, 3))
+    note = shared.store.note
+
+    async def then_raised(name: str) -> str | None:
+        text = await note(name)
+        monkeypatch.undo()
+        await third.announce()
+        return text
+
+    monkeypatch.setattr(shared.store, "note", then_raised)
+    await second.decide()
+    assert await announcement.read_marker(shared.store) == 3
+    assert third.form == 3
+
+
+async def test_one_that_was_overtaken_decides_again_before_it_writes(
+    shared: Shared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    third = shared.server(stored_forms.Forms(1, 3))
+
+    async def overtaken(name: str, _expected: str | None, _text: str | None) -> str | None:
+        await shared.store.set_note(name, "2")
+        return "2"
+
+    monkeypatch.setattr(shared.store, "swap_note", overtaken)
+    await third.announce()
+    assert (third.form, shared.raised) == (1, [])
+    monkeypatch.undo()
+    await third.announce()
+    assert (third.form, await announcement.read_marker(shared.store)) == (3, 3)
+
+
 async def test_leases_that_ended_long_ago_are_removed(shared: Shared) -> None:
     gone, here = shared.server(OLD), shared.server(OLD)
     await gone.announce()
-    await shared.clock.advance(86400 + announcement.LEASE_SECONDS + 1)
+    await shared.clock.advance(announcement.FORGOTTEN.total_seconds() - 1)
+    await shared.leases()
+    await here.announce()
+    assert set(await shared.leases()) == {gone.name, here.name}
+    await shared.clock.advance(2)
     await shared.leases()
     await here.announce()
     assert list(await shared.leases()) == [here.name]
+
+
+async def test_whoever_looks_for_api_servers_finds_its_lease(shared: Shared) -> None:
+    server = shared.server(OLD)
+    await server.announce()
+    await shared.leases()
+    item = shared.replica.collection("coordination.k8s.io/leases/").get("kube-system", server.name)
+    assert item is not None
+    assert item.document()["metadata"]["labels"] == {"apiserver.kubernetes.io/identity": "kube-apiserver"}
+    assert server.name.startswith("apiserver-")
 
 
 async def test_the_lease_is_renewed_for_as_long_as_the_server_runs(shared: Shared) -> None:

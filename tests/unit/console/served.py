@@ -15,7 +15,7 @@ import aiohttp
 
 from handfast.assembly import console as assembly
 from handfast.bootstrap import kubeconfig as kubeconfig_words
-from handfast.client import api, connection
+from handfast.client import api, connection, transport
 from handfast.console import looking, opening
 from handfast.pki import authority, keys, names, pem, profiles
 from handfast.rules.diagnoses import facts
@@ -129,6 +129,25 @@ def kubeconfig_of(world: worlds.World, path: pathlib.Path, name: str, *groups: s
     return path
 
 
+def leading_to(world: worlds.World, kubeconfig: pathlib.Path | None = None, base: str = "") -> pathlib.Path:
+    """A kubeconfig that reaches this world."""
+    # The file names the port that the world was prepared for, which is not the one that it got.
+    text = (kubeconfig or world.place.admin_kubeconfig).read_text()
+    path = world.place.root.parent / "console.conf"
+    path.write_text(re.sub(r"https://127\.0\.0\.1:\d+", base or world.base, text))
+    return path
+
+
+@contextlib.asynccontextmanager
+async def client(world: worlds.World) -> AsyncIterator[api.Client]:
+    """The administrator's own, beside the console's."""
+    link = transport.Transport(connection.load(str(leading_to(world))), clock=clocks.SystemClock())
+    try:
+        yield api.Client(link)
+    finally:
+        await link.close()
+
+
 @contextlib.asynccontextmanager
 async def console(
     world: worlds.World,
@@ -144,10 +163,7 @@ async def console(
     async def looked(client: api.Client, used: connection.Connection, _tell: looking.Tell) -> facts.Facts:
         return await look(client, used)
 
-    # The file names the port that the world was prepared for, which is not the one that it got.
-    text = (kubeconfig or world.place.admin_kubeconfig).read_text()
-    path = world.place.root.parent / "console.conf"
-    path.write_text(re.sub(r"https://127\.0\.0\.1:\d+", base or world.base, text))
+    path = leading_to(world, kubeconfig, base)
     with socket.create_server(("127.0.0.1", 0)) as sock:
         options = assembly.Options(
             kubeconfigs=(str(path),),

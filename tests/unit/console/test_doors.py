@@ -71,7 +71,7 @@ def test_a_page_cannot_be_shown_inside_another():
     assert headers["X-Frame-Options"] == "DENY"
     assert headers["Cross-Origin-Resource-Policy"] == "same-origin"
     assert headers["Cross-Origin-Opener-Policy"] == "same-origin"
-    assert (headers["Referrer-Policy"], headers["Cache-Control"]) == ("no-referrer", "no-store")
+    assert (headers["Referrer-Policy"], headers["Cache-Control"]) == ("same-origin", "no-store")
 
 
 def test_only_networks_that_were_named():

@@ -76,6 +76,7 @@ async def test_a_session_ends_when_it_was_idle_for_eight_hours():
         sessions.use(session)
     await clock.advance(opening.IDLE_SECONDS + 1)
     assert sessions.find(cookies) is None
+    assert session is not None
     assert session.ended
 
 
@@ -105,7 +106,7 @@ def test_what_is_kept_does_not_open_anything():
     assert KEY.hex() not in repr(vars(opening.Opening(KEY, MovableClock())) | {"_key": None})
     session = sessions.find({sessions.cookie: secret})
     assert session is not None
-    session.once = {"token": "abcdef.secret"}
+    session.tell_once("/tokens/new", 0.0, {"token": "abcdef.secret"})
     assert "secret" not in repr(session)
     assert "form_key" not in repr(session)
 
@@ -131,3 +132,18 @@ def test_a_cookie_is_for_this_host_alone():
 
 def test_an_address_has_its_code_where_it_is_redeemed():
     assert opening.address("http://127.0.0.1:8765", "c") == "http://127.0.0.1:8765/open?code=c"
+
+
+def test_what_is_told_once_is_told_on_its_page_within_ten_minutes():
+    session = opening.Session(b"", 0.0)
+    session.tell_once("/requests/a%20b", 0.0, {"why": "typed"})
+    # Another page leaves it where it is.
+    assert session.told_once("/requests", 1.0) is None
+    assert session.told_once("/requests/a b", 1.0) == {"why": "typed"}
+    assert session.told_once("/requests/a b", 1.0) is None
+    session.tell_once("/tokens", 0.0, {"why": "typed"})
+    assert session.told_once("/tokens", opening.ONCE_SECONDS + 1) is None
+    assert session.told_once("/tokens", 1.0) is None
+    session.tell_once("/tokens", 0.0, {"why": "typed"})
+    session.tell_once("/tokens", 0.0, None)
+    assert session.told_once("/tokens", 1.0) is None

@@ -151,7 +151,8 @@ class TestSeveralCAs:
             assert [path for path, _ in prepare(made)] in (["controllers.conf", "admin.conf"], [])
         assert preparation.read_trust(made).signer.certificate.subject.common_name == "handfast-ca"
         made.ca_key.write_bytes(key.to_pem())
-        assert prepare(made) == [], "certificates of either are good"
+        made.rotation("ca").mkdir()
+        assert prepare(made) == [], "certificates of either are good, while a rotation is under way here"
         done = prepare(made, now=NOW + dt.timedelta(days=300))
         assert [path for path, _ in done] == ["pki/apiserver.crt", "controllers.conf", "admin.conf"]
         found = certificate_at(made.apiserver_certificate)
@@ -234,6 +235,36 @@ class TestLaterStarts:
         done = prepare(made, now=NOW + dt.timedelta(days=days))
         wanted = [("pki/apiserver.crt", "renewed"), ("controllers.conf", "renewed"), ("admin.conf", "renewed")]
         assert done == (wanted if renewed else [])
+
+    def test_after_the_end_of_the_ca_a_new_certificate_of_its_key_is_enough(self, made):
+        later = NOW + dt.timedelta(days=3700)
+        key = keys.private_from_pem(made.ca_key.read_bytes())
+        renewed = authority.self_signed_ca(names.Subject(common_name=preparation.CA_NAME), key, later)
+        made.ca_certificate.write_bytes(renewed.pem)
+        done = prepare(made, now=later)
+        assert done == [("pki/apiserver.crt", "renewed"), ("controllers.conf", "renewed"), ("admin.conf", "renewed")]
+        assert prepare(made, now=later) == []
+
+    def test_what_was_copied_from_a_server_that_rotates_its_ca_is_followed(self, made):
+        """Before the switch the new CA is trusted only; after it, what is shown and logged in with is of the new one."""
+        old = made.ca_key.read_bytes()
+        key = keys.generate()
+        new = authority.self_signed_ca(names.Subject(common_name=preparation.CA_NAME), key, NOW)
+        made.ca_certificate.write_bytes(made.ca_certificate.read_bytes() + new.pem)
+        assert prepare(made) == [("controllers.conf", "renewed"), ("admin.conf", "renewed")]
+        made.ca_key.write_bytes(key.to_pem())
+        # While a rotation is under way here, its own step does it.
+        made.rotation("ca").mkdir()
+        assert prepare(made) == []
+        made.rotation("ca").rmdir()
+        done = prepare(made)
+        assert done == [("pki/apiserver.crt", "renewed"), ("controllers.conf", "renewed"), ("admin.conf", "renewed")]
+        trusted = bundles.TrustBundle.of([new.certificate.der])
+        chains.verify([certificate_at(made.apiserver_certificate).der], trusted, chains.Server("localhost"), NOW)
+        # So the old one can be retired.
+        made.ca_certificate.write_bytes(new.pem)
+        assert prepare(made) == [("controllers.conf", "renewed"), ("admin.conf", "renewed")]
+        assert made.ca_key.read_bytes() != old
 
     def test_an_edited_configuration_is_kept(self, made):
         made.config.write_text("apiVersion: handfast.dev/v1alpha1\nkind: Configuration\nlogLevel: debug\n")

@@ -183,6 +183,61 @@ async def test_a_login_that_runs_out_is_made_again(with_login: etcds.Etcd, tmp_p
     await store.close()
 
 
+def counted(client: etcd_client.Client, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Grows by one with each login that is tried."""
+    logins: list[int] = []
+    login = client._login
+
+    async def counting() -> object:
+        logins.append(1)
+        return await login()
+
+    monkeypatch.setattr(client, "_login", counting)
+    return logins
+
+
+@pytest.mark.slow
+async def test_all_who_wait_for_a_login_share_its_outcome(
+    with_login: etcds.Etcd, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    access = etcd_access.Access(username="handfast", password_file=password_file(tmp_path, PASSWORD))
+    client = etcd_client.Client([with_login.address], access)
+    logins = counted(client, monkeypatch)
+    ask = messages.RangeRequest(key=b"/hf/a")
+    # One that is good.
+    await asyncio.gather(*(client.call(0, ask, 20) for _ in range(16)))
+    assert len(logins) == 1
+    # One that is not answered: nobody waits for the deadlines of those before them.
+    client._token = None
+    with_login.freeze()
+    answers = await asyncio.gather(*(client.call(0, ask, 0.5) for _ in range(16)), return_exceptions=True)
+    assert {type(answer) for answer in answers} == {etcd_client.NotSent}
+    assert len(logins) == 2
+    # One whose first waiter gives up.
+    first, second = (asyncio.ensure_future(client.call(0, ask, 20)) for _ in range(2))
+    await asyncio.sleep(0.05)
+    first.cancel()
+    with_login.thaw()
+    await second
+    assert len(logins) == 3
+    await client.close()
+
+
+@pytest.mark.slow
+async def test_a_client_that_is_closed_ends_a_login(with_login: etcds.Etcd, tmp_path: pathlib.Path) -> None:
+    access = etcd_access.Access(username="handfast", password_file=password_file(tmp_path, PASSWORD))
+    client = etcd_client.Client([with_login.address], access)
+    with_login.freeze()
+    waiting = asyncio.ensure_future(client.call(0, STATUS, 60))
+    async with asyncio.timeout(60):
+        while not client._logins:
+            await asyncio.sleep(0.01)
+    await client.close()
+    with pytest.raises(etcd_client.NotSent, match="the connection was closed"):
+        await waiting
+    with_login.thaw()
+
+
 @pytest.mark.slow
 async def test_a_refused_login_is_named_without_its_password(with_login: etcds.Etcd, tmp_path: pathlib.Path) -> None:
     wrong = "incorrect horse"

@@ -14,6 +14,8 @@
    told 401 and not a broken connection. They are kept in ConfigMap kube-system/handfast-client-ca-history, for the next
    start; the oldest are dropped when there are too many. That ConfigMap lets nobody in.
 5. A certificate that the TLS library cannot use is as bad as none: it would end the server where it is handed over.
+6. A CA that had expired is issued anew for its key, in the CA file. Where the bundle has a certificate of that key, the new one counts,
+   too, and is added to the ConfigMap: else nobody could log in any more, to add it. It brings no key that is not believed already.
 
 Who may write the bundle is `admission.client_ca`; what a chain is worth under it is `authn`. CAs that are good for bootstrap
 credentials alone have a key of their own in the same ConfigMap: see `bootstrap_cas`.
@@ -27,6 +29,7 @@ credentials alone have a key of their own in the same ConfigMap: see `bootstrap_
 | who damages the history | a broken ConfigMap | stop the server from starting | 4 | test_a_broken_history_is_replaced |
 | … | a CA that the library cannot read, among others | … | 3 | test_one_unreadable_ca_of_the_history_is_left_out |
 | a holder of a retired first CA's key | one CA in the bundle that nobody can read | have the first count again at the next start | 3 | test_one_unreadable_ca_is_left_out |
+| … | the CA file of a server to which the retirement was not copied | be believed by a renewed certificate | 6: by keys of the bundle only | test_a_retired_key_is_not_renewed |
 """
 
 from __future__ import annotations
@@ -43,7 +46,7 @@ from handfast.api.defaulting import defaults
 from handfast.apiserver import identity
 from handfast.apiserver.state import items, storage
 from handfast.apiserver.strategy import strategies
-from handfast.pki import bundles, certificates
+from handfast.pki import bundles, certificates, pem
 from handfast.rules import access, client_ca_bundle
 from handfast.rules.machines import client_ca_sources
 from handfast.runtime import clock as clocks
@@ -157,8 +160,7 @@ class ClientCAs:
         _require_all_usable(initial.ders)
         self._initial = initial
         self._remember(initial)
-        if self._replica.collection(_PREFIX).get(client_ca_bundle.NAMESPACE, client_ca_bundle.NAME) is None:
-            self._take(None)
+        self._take(self._replica.collection(_PREFIX).get(client_ca_bundle.NAMESPACE, client_ca_bundle.NAME))
         self._work.set()
 
     def remember(self, bundle: bundles.TrustBundle) -> None:
@@ -182,8 +184,11 @@ class ClientCAs:
         await self._replica.fresh()
         collection = self._replica.collection(_PREFIX)
         # 2. the ConfigMap is made where it is absent
-        if collection.get(client_ca_bundle.NAMESPACE, client_ca_bundle.NAME) is None:
+        item = collection.get(client_ca_bundle.NAMESPACE, client_ca_bundle.NAME)
+        if item is None:
             await self._write(None, client_ca_bundle.NAME, client_ca_bundle.KEY, self._initial)
+        else:
+            await self._add_renewed(item)
         # 4. the history, into which other servers write, too
         history = collection.get(client_ca_bundle.NAMESPACE, client_ca_bundle.HISTORY)
         if history is not None:
@@ -223,6 +228,8 @@ class ClientCAs:
         else:
             try:
                 bundle, left = _stored(item.document(), client_ca_bundle.KEY)
+                # 6. what was renewed counts, too
+                bundle = bundle.add(*self._renewed(bundle))
             # 3. without a single good certificate nothing changes
             except errors.Refused as refused:
                 self.trouble = f"{_PLACE}: {refused.message}; the last good bundle is in force"
@@ -239,6 +246,29 @@ class ClientCAs:
         self.bundle = bundle
         _log.info("the client CAs have changed", fingerprints=[anchor.fingerprint for anchor in bundle.anchors])
         self._trust(bundle)
+
+    def _renewed(self, bundle: bundles.TrustBundle) -> list[bytes]:
+        """The certificates of the CA file that this bundle lacks, and whose key it has (6)."""
+        keys = {anchor.public_key.fingerprint for anchor in bundle.anchors}
+        return [
+            anchor.der
+            for anchor in self._initial.anchors
+            if anchor.public_key.fingerprint in keys and anchor.der not in bundle.ders
+        ]
+
+    async def _add_renewed(self, item: items.Item) -> None:
+        """Add them to the ConfigMap, in which everything else stays (6)."""
+        document = item.document()
+        try:
+            bundle, _ = _stored(document, client_ca_bundle.KEY)
+        except errors.Refused:
+            # It stays as it is, for whoever mends it (3).
+            return
+        if renewed := self._renewed(bundle):
+            text = f"{document['data'][client_ca_bundle.KEY].rstrip()}\n{pem.certificates_to_pem(renewed).decode()}"
+            document["data"] = {**document["data"], client_ca_bundle.KEY: text}
+            written = await self._storage.replace(self._kind, document, item)
+            await self._replica.reached(written.version)
 
     # --- the history
 

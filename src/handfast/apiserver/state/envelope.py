@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a stored value looks like: a small header, then the object's JSON, sealed where the kind asks for it.
 
-    byte 0      format version (1)
+    byte 0      the form of the value (1)
     text, NUL   the group-version the object is stored as
     text, NUL   the id of the key that sealed the rest; empty: not sealed
-    rest        the JSON document, without metadata.resourceVersion
+    rest        the JSON document, without metadata.resourceVersion, as the form has it
+
+The header is the same in every form, and `FORMS` is the list of them. A version may know a form that it must not write yet, because another server on
+the same store could not read it: `apiserver.announcement` decides, and tells `Envelopes.write_as`.
 
 The resource version is not stored: it is the revision of the write itself, known only after the write. So that it can be
 put in without parsing, every document starts with apiVersion and kind, and `"metadata":{` follows at once.
@@ -16,17 +19,13 @@ It stores nothing: `storage.Storage.prepare` calls `wrap` before every write. Wh
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
 
 from handfast import errors
 from handfast.rules import stored_forms
 
-FORMAT = 1
-# The forms that this version can read: see `rules.stored_forms`.
-KNOWN = stored_forms.Forms(1, FORMAT)
 _METADATA = b'"metadata":{'
 _encode = msgspec.json.Encoder().encode
 
@@ -39,6 +38,36 @@ class Sealer(Protocol):
     def unseal(self, key_id: str, sealed: bytes, associated_data: bytes) -> bytes: ...
 
 
+class Form(Protocol):
+    """How a document is written after the header, before it is sealed; `unpack` gives back what `pack` was given."""
+
+    def pack(self, payload: bytes) -> bytes: ...
+
+    def unpack(self, packed: bytes) -> bytes: ...
+
+
+class Plain:
+    """The document as it is."""
+
+    def pack(self, payload: bytes) -> bytes:
+        return payload
+
+    def unpack(self, packed: bytes) -> bytes:
+        return packed
+
+
+# Every form that this version can read and write, by its number: without a gap, and none is ever given to another form.
+FORMS: Final[Mapping[int, Form]] = {1: Plain()}
+
+
+def known(forms: Mapping[int, Form]) -> stored_forms.Forms:
+    """What a server with these forms announces: see `rules.stored_forms`."""
+    return stored_forms.Forms(min(forms), max(forms))
+
+
+KNOWN: Final = known(FORMS)
+
+
 class EnvelopeBroken(errors.Refused):
     """A stored value that this version cannot read."""
 
@@ -48,52 +77,74 @@ class EnvelopeBroken(errors.Refused):
 class Header(NamedTuple):
     """What stands before the payload, and where that begins; `key_id` is empty for a value that is not sealed."""
 
+    form: int
     api_version: str
     key_id: str
     end: int
 
 
-def read_header(key: str, value: bytes) -> Header:
+def read_header(key: str, value: bytes, forms: Collection[int] = FORMS) -> Header:
     """The header of the value of `key`, without opening it."""
-    if not value or value[0] != FORMAT:
+    if not value or value[0] not in forms:
         found = value[0] if value else "nothing"
-        raise EnvelopeBroken(f"{key}: stored in format {found}, this version reads {FORMAT}")
+        raise EnvelopeBroken(
+            f"{key}: stored in format {found}, this version reads {', '.join(map(str, sorted(forms)))}"
+        )
     try:
         first = value.index(b"\0", 1)
         second = value.index(b"\0", first + 1)
-        return Header(value[1:first].decode(), value[first + 1 : second].decode(), second + 1)
+        return Header(value[0], value[1:first].decode(), value[first + 1 : second].decode(), second + 1)
     except ValueError:
         raise EnvelopeBroken(f"{key}: the stored value has no complete header") from None
 
 
-@dataclass(frozen=True, slots=True)
 class Envelopes:
-    """Wraps and opens values; `sealed` names the key prefixes whose values are sealed."""
+    """Wraps and opens values; `sealed` names the key prefixes whose values are sealed. It begins with the oldest form."""
 
-    sealer: Sealer | None = None
-    sealed: Collection[str] = ()
+    __slots__ = ("_forms", "form", "sealed", "sealer")
+
+    def __init__(
+        self, sealer: Sealer | None = None, sealed: Collection[str] = (), forms: Mapping[int, Form] = FORMS
+    ) -> None:
+        self.sealer = sealer
+        self.sealed = sealed
+        self._forms = forms
+        self.form = min(forms)
+
+    @property
+    def known(self) -> stored_forms.Forms:
+        """The forms that can be read and written."""
+        return known(self._forms)
+
+    def write_as(self, form: int) -> None:
+        """Write values in this form from now on; all that are known are read."""
+        if form not in self._forms:
+            raise errors.Misuse(f"form: {form} is not known; known are {self.known}")
+        self.form = form
 
     def wrap(self, key: str, api_version: str, payload: bytes) -> bytes:
-        key_id = b""
+        key_id, form = b"", self.form
+        payload = self._forms[form].pack(payload)
         if self.sealer is not None and self._is_sealed(key):
             # The key is authenticated with the value: a sealed value moved to another key does not open.
             name, payload = self.sealer.seal(payload, key.encode())
             key_id = name.encode()
-        return b"%c%s\0%s\0%s" % (FORMAT, api_version.encode(), key_id, payload)
+        return b"%c%s\0%s\0%s" % (form, api_version.encode(), key_id, payload)
 
     def open(self, key: str, value: bytes) -> bytes:
         """The JSON payload of a stored value."""
-        header = read_header(key, value)
+        header = read_header(key, value, self._forms)
+        form = self._forms[header.form]
         payload = value[header.end :]
         key_id = header.key_id
         if not key_id:
             if self.sealer is not None and self._is_sealed(key):
                 # Whoever can write the database could otherwise put a value of their own in a sealed one's place.
                 raise EnvelopeBroken(f"{key}: the stored value is not sealed, as values of its kind must be")
-            return payload
+            return form.unpack(payload)
         if self.sealer is None:
             raise EnvelopeBroken(f"{key}: sealed with key {key_id!r}, and no sealing keys are configured")
-        return self.sealer.unseal(key_id, payload, key.encode())
+        return form.unpack(self.sealer.unseal(key_id, payload, key.encode()))
 
     def _is_sealed(self, key: str) -> bool:
         return any(key.startswith(prefix) for prefix in self.sealed)
@@ -105,7 +156,8 @@ def read_document(key: str, value: bytes) -> dict[str, Any]:
     if header.key_id:
         raise EnvelopeBroken(f"{key}: the stored value is sealed")
     try:
-        document: dict[str, Any] = msgspec.json.decode(value[header.end :], type=dict[str, Any])
+        payload = FORMS[header.form].unpack(value[header.end :])
+        document: dict[str, Any] = msgspec.json.decode(payload, type=dict[str, Any])
     except msgspec.MsgspecError:
         raise EnvelopeBroken(f"{key}: the stored value is no document") from None
     return document

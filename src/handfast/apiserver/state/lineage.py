@@ -4,7 +4,9 @@
 What the server has seen is in a file of its data directory: the store's identity, its epoch offset, how far it had come, and
 a witness, which is a note that this server left in the store. Before anything is served:
 
-1. A store that was sealed with keys that are not ours is another cluster's: refused.
+1. A store that was sealed with keys that are not ours is another cluster's: refused. One that nobody has sealed is sealed now: of
+   several servers that begin it at once, one does, and those with other keys are refused. So it is with a restore or a copy that
+   fills the store (`transfer.CLAIM`): nobody begins to serve from it.
 2. So is one with another identity, unless it has no objects: then it was begun anew, and its epoch is raised.
 3. Under an epoch that was raised since, this server has given out no version yet: nothing needs to be raised.
 4. An epoch lower than ours, a revision lower than ours, or a store without our witness: its history went back, or is
@@ -20,6 +22,7 @@ together is not noticed: nothing is left that knows better.
 | who | holding | tries | stopped by | shown in tests/unit/apiserver/state/test_lineage.py |
 |---|---|---|---|---|
 | an operator, by mistake | another cluster's prefix | serve its objects with other keys | 1, 2 | test_a_store_of_another_cluster_is_refused |
+| two operators, by mistake | one empty prefix | begin there at once, with different keys | 1 | test_of_two_that_begin_at_once_with_other_keys_one_is_refused |
 | whoever restores a backup | an older copy of the store | have versions given out twice | 4 | test_a_store_that_went_back_gets_a_new_epoch |
 | whoever restores a backup | an older copy that others brought further | have versions given out twice | 5 | test_an_older_copy_that_others_brought_further_is_noticed |
 """
@@ -40,13 +43,11 @@ from handfast import errors
 from handfast.apiserver.state import envelope
 from handfast.runtime import clock as clocks
 from handfast.runtime import files
-from handfast.store import epochs, protocol
+from handfast.store import epochs, protocol, transfer
 
 # How much of its history a store can lose unnoticed while no server of it runs.
 INTERVAL: Final = 60.0
 _FILE_BYTES: Final = 64 << 10
-# A text that whoever has the keys can open.
-_SEALED: Final = "sealed"
 _PLACE: Final = b"handfast/notes/sealed"
 # What an engine says of a store whose history is no longer the one that was served.
 _CHANGED: Final = "HistoryChanged"
@@ -73,7 +74,7 @@ class Lineage:
         """Before anything is served; why the epoch was raised, or nothing."""
         seen = await asyncio.to_thread(self._read)
         # 1. sealed with keys of ours
-        await self._require_own_seal()
+        await self._claim()
         why = "" if seen is None else await self._difference(seen)
         if seen is not None and why:
             offset = await self._store.raise_epoch(above=seen.epoch_offset)
@@ -87,11 +88,25 @@ class Lineage:
             _log.warning("the store keeps its old witness", reason=error.reason, error=error.message)
         return why
 
-    async def _leave_witness(self, seen: _Seen | None) -> None:
-        # Again once another key is in use: the one of before may then be taken away.
+    async def _claim(self) -> None:
+        """Seal the store for those who have our keys, or find that it is (1)."""
         name, value = self._sealer.seal(b"handfast", _PLACE)
-        if (await self._store.note(_SEALED) or "").partition(":")[0] != name:
-            await self._store.set_note(_SEALED, f"{name}:{base64.b64encode(value).decode()}")
+        own = f"{name}:{base64.b64encode(value).decode()}"
+        there = await self._store.note(transfer.CLAIM)
+        if there is not None:
+            self._require_own_seal(there)
+            if there.partition(":")[0] == name:
+                return
+        try:
+            # Again once another key is in use: the one of before may then be taken away.
+            there = await self._store.swap_note(transfer.CLAIM, there, own)
+        except protocol.StoreFull as error:
+            # Nobody else can seal it either, for now. It is tried again.
+            _log.warning("the store was not sealed", reason=error.reason, error=error.message)
+            return
+        self._require_own_seal(there)
+
+    async def _leave_witness(self, seen: _Seen | None) -> None:
         # 5. a new witness, then the file, then the end of the old one
         witness = secrets.token_hex(8)
         await self._store.set_note(f"witness/{witness}", "seen")
@@ -104,6 +119,7 @@ class Lineage:
         """Remember how far the store has come."""
         if self._seen is not None and revision > self._seen.revision:
             try:
+                await self._claim()
                 await self._leave_witness(self._seen)
             except errors.Unavailable:
                 # No space, say: the old one holds, and how far it came is in the file.
@@ -149,11 +165,10 @@ class Lineage:
             return "the store's history is not the one that this server has seen"
         return ""
 
-    async def _require_own_seal(self) -> None:
-        found = await self._store.note(_SEALED)
-        if found is None:
-            return
-        name, _, value_text = found.partition(":")
+    def _require_own_seal(self, text: str | None) -> None:
+        if text is not None and text.startswith(transfer.FILLING):
+            raise transfer.unfinished()
+        name, _, value_text = (text or "").partition(":")
         try:
             self._sealer.unseal(name, base64.b64decode(value_text, validate=True), _PLACE)
         except (errors.Refused, binascii.Error):

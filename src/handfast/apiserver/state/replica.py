@@ -30,6 +30,7 @@ REPLAYED = 50_000
 _PAGE = 20_000
 # How often the past may be compacted by somebody else while it is read.
 _TRIES = 3
+_SHOWN = 200
 _log = structlog.get_logger("handfast.replica")
 
 
@@ -50,6 +51,8 @@ class Replica:
         self._remembered = 0
         self.on_batch: list[Callable[[], None]] = []
         self.failed: BaseException | None = None
+        # Keys that are no object's, as often as they came.
+        self.foreign = 0
 
     async def load(self) -> None:
         """Read the whole store as it was, then what was written since; only the present where the past cannot be read."""
@@ -79,9 +82,11 @@ class Replica:
         while True:
             page = await self._store.list_at("", revision=oldest, after=after, limit=_PAGE)
             for entry in page.entries:
-                collection, namespace, name = self._located(entry.key)
-                payload = self._envelopes.open(entry.key, entry.value)
-                collection.load(items.Item(namespace, name, entry.revision + offset, payload))
+                located = self._located(entry.key)
+                if located is not None:
+                    collection, namespace, name = located
+                    payload = self._envelopes.open(entry.key, entry.value)
+                    collection.load(items.Item(namespace, name, entry.revision + offset, payload))
             if not page.more:
                 break
             after = page.entries[-1].key
@@ -161,12 +166,22 @@ class Replica:
             found = self._collections[prefix] = collection_module.Collection(self._remembered)
         return found
 
-    def _located(self, key: str) -> tuple[collection_module.Collection, str, str]:
-        group, plural, rest = key.split("/", 2)
+    def _located(self, key: str) -> tuple[collection_module.Collection, str, str] | None:
+        """Where an object belongs; None for a key that no server writes: others may write to an etcd, too."""
+        group, _, plural_and_rest = key.partition("/")
+        plural, slash, rest = plural_and_rest.partition("/")
+        if not slash:
+            if not self.foreign:
+                _log.warning("there are keys in the store that are no object's; they are left out", key=key[:_SHOWN])
+            self.foreign += 1
+            return None
         return self.collection(f"{group}/{plural}/"), *objects.space_and_name(rest)
 
     def _apply(self, event: protocol.Event, offset: int) -> items.Change | None:
-        collection, namespace, name = self._located(event.key)
+        located = self._located(event.key)
+        if located is None:
+            return None
+        collection, namespace, name = located
         version = event.revision + offset
         after = None
         if event.value is not None:

@@ -18,6 +18,7 @@ from handfast.api.custom import definitions
 from handfast.apiserver import identity, uids
 from handfast.apiserver.strategy import services
 from handfast.rules.machines import source_address
+from handfast.rules.tokens import maker
 
 # No vowels and no look-alikes, so that generated names spell nothing: the alphabet Kubernetes uses.
 _SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
@@ -29,6 +30,7 @@ _SCHEDULED = "PodScheduled"
 _REPLICAS = ".spec.replicas"
 _CSR = ("certificates.k8s.io", "certificatesigningrequests")
 _PODS = ("", "pods")
+_SECRETS = ("", "secrets")
 _OBSERVED = "observedGeneration"
 _VERDICTS = ("Approved", "Denied")
 # The subresources by which the conditions of a certificate request change.
@@ -76,6 +78,8 @@ def settle_create(kind: kinds.Kind, document: objects.Document, user: identity.U
         document.pop("status", None)
     if kind.resource == _CSR:
         _stamp_requester(document, user, source)
+    if kind.resource == _SECRETS:
+        maker.stamp(document, user.name)
 
 
 def _drop_nulls(metadata: dict[str, Any]) -> None:
@@ -122,6 +126,8 @@ def prepare_update(kind: kinds.Kind, document: objects.Document, old: objects.Do
         _copy_field(document, old, "spec")
     if kind.resource == ("", "services"):
         services.settle(document, old)
+    if kind.resource == _SECRETS:
+        maker.keep(document, old)
     return document
 
 

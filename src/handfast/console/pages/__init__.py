@@ -2,7 +2,7 @@
 """The pages of the console, one module each, and the table of them.
 
 Holds: For each page what it needs, what it shows and what it does; `table.py` lists them in the order of the navigation.
-Imports: api, client, console, errors, rules.
+Imports: api, bootstrap, client, console, errors, rules, runtime.
 Never: A page knows no session, no header and no other page. It judges nothing: `rules.console` and the other rules do.
 Start: `overview.py`, the smallest whole page.
 

@@ -7,15 +7,40 @@ from typing import Any, Final
 
 from handfast.console import needs
 from handfast.console import page as page_module
-from handfast.console.pages import checks, mesh, overview, store
+from handfast.console.pages import (
+    checks,
+    ledger,
+    machines,
+    mesh,
+    new_token,
+    nodes,
+    one_request,
+    one_token,
+    overview,
+    requests,
+    store,
+    tokens,
+)
 
 PAGES: Final[tuple[page_module.Page, ...]] = (
     overview.PAGE,
+    requests.PAGE,
+    one_request.PAGE,
+    tokens.PAGE,
+    one_token.PAGE,
+    new_token.PAGE,
+    nodes.PAGE,
+    nodes.ONE,
+    machines.PAGE,
+    machines.ONE,
     mesh.PAGE,
     mesh.WORKLOADS_PAGE,
     mesh.EDGES_PAGE,
-    store.PAGE,
+    ledger.PAGE,
+    ledger.ONE,
+    ledger.RULE,
     checks.PAGE,
+    store.PAGE,
 )
 
 # What all of them follow.

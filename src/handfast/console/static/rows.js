@@ -30,7 +30,7 @@ for (const table of document.querySelectorAll("table.rows")) new (class {
   spacer() {
     const row = document.createElement("tr");
     row.setAttribute("aria-hidden", "true"); row.className = "spacer";
-    const cell = row.insertCell(); cell.colSpan = 99;
+    row.insertCell();
     return row;
   }
   async page(n) {

@@ -33,6 +33,7 @@ _RENEWALS: Final = ("selfnodeclient", "selfnodeserver")
 _ROLES: Final = frozenset({"system:node", "system:discovery", "system:basic-user", "system:public-info-viewer"})
 _KUBEADM: Final = "kubeadm:"
 _URGENT: Final = frozenset({overview.State.EXPIRED, overview.State.LATE})
+_ASKING: Final = frozenset({overview.State.WAITING, overview.State.RECOVERING})
 _TROUBLED: Final = frozenset({listing.FAILED, listing.NODE_GONE, listing.NO_NAME})
 
 
@@ -93,7 +94,7 @@ def nodes(known: facts.Facts) -> check.Check:
     if first.state in _URGENT:
         reason = "CertificateExpired" if first.state is overview.State.EXPIRED else "RenewalLate"
         return check.Check(name, _FAILED, told, reason, first.next_step)
-    reason = "NodeWaits" if first.state is overview.State.WAITING else "NodeSilent"
+    reason = "NodeWaits" if first.state in _ASKING else "NodeSilent"
     return check.Check(name, _WARNING, told, reason, first.next_step)
 
 

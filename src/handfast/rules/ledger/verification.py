@@ -19,8 +19,9 @@ because all in them had expired, or somebody may have taken them away.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from handfast.rules.ledger import segments as ledger
 
@@ -28,8 +29,7 @@ from handfast.rules.ledger import segments as ledger
 SHORTENED: Final = "Shortened"
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(msgspec.Struct, frozen=True):
     """What is wrong with the ledger: where (`entry` counts from 1; 0: the segment as a whole) and what was done."""
 
     segment: str
@@ -58,13 +58,13 @@ def verify(segments: Iterable[ledger.Segment], noted: str = "") -> tuple[Finding
     ordered = sorted(segments, key=lambda segment: segment.sequence)
     for segment in ordered:
         if before is not None:
-            findings += _between(before, segment)
-        findings += _within(segment)
+            findings += between(before, segment)
+        findings += within(segment)
         before = segment
     known = not noted or _has(ordered, noted)
     if not known:
         findings.append(_rewritten(noted, "" if before is None else before.name))
-    return (*_beginning(ordered[:1], is_noted=bool(noted) and known), *findings)
+    return (*beginning(ordered[:1], is_noted=bool(noted) and known), *findings)
 
 
 def _has(segments: Iterable[ledger.Segment], noted: str) -> bool:
@@ -79,7 +79,8 @@ def _rewritten(noted: str, segment: str) -> Finding:
     return Finding(segment, 0, "Rewritten", text)
 
 
-def _beginning(first: Sequence[ledger.Segment], *, is_noted: bool) -> Iterable[Finding]:
+def beginning(first: Sequence[ledger.Segment], *, is_noted: bool) -> Iterable[Finding]:
+    """What is wrong with the oldest segment of a chain as its beginning."""
     for segment in first:
         if segment.sequence == 1 and segment.previous != ledger.GENESIS:
             text = f"{segment.name} continues another segment: those before it were removed, and it was numbered anew"
@@ -93,7 +94,8 @@ def _beginning(first: Sequence[ledger.Segment], *, is_noted: bool) -> Iterable[F
             yield Finding(segment.name, 0, SHORTENED, text)
 
 
-def _between(before: ledger.Segment, segment: ledger.Segment) -> Iterable[Finding]:
+def between(before: ledger.Segment, segment: ledger.Segment) -> Iterable[Finding]:
+    """What is wrong between a segment and the next one that is there; the entries of neither are looked at."""
     if segment.sequence != before.sequence + 1:
         gone = f"{before.sequence + 1} to {segment.sequence - 1}"
         text = f"segments {gone} are missing between {before.name} and {segment.name}"
@@ -108,7 +110,8 @@ def _between(before: ledger.Segment, segment: ledger.Segment) -> Iterable[Findin
         yield Finding(before.name, 0, "Changed", text)
 
 
-def _within(segment: ledger.Segment) -> Iterable[Finding]:
+def within(segment: ledger.Segment) -> Iterable[Finding]:
+    """What is wrong with the entries of one segment."""
     link, expected = segment.start, 1
     for position, stored in enumerate(segment.entries, 1):
         said, _, rest = stored.partition(" ")

@@ -13,6 +13,7 @@
 | expired | its certificate is over | whoever has the machine, and soon: it cannot ask for the next one by itself for ever |
 | late | its certificate should have been renewed by now | whoever has the machine, before the end |
 | waiting | somebody asks for its first certificate, and nobody has decided | who approves requests |
+| recovering | it asks with its expired certificate for the next one, and nobody has decided | who approves requests, where it is not soon |
 | silent | its certificate is good, and it is not seen | whoever has the machine |
 | unrecorded | there is a Node, and the ledger has no certificate of it | nobody, where another signer is meant to have issued it |
 | revoked | a Revocation refuses it | nobody |
@@ -24,8 +25,9 @@ from __future__ import annotations
 import datetime
 import enum
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final
+
+import msgspec
 
 from handfast import errors
 from handfast.api import jsonpath, objects, signer_names
@@ -46,6 +48,7 @@ class State(enum.StrEnum):
     EXPIRED = "expired"
     LATE = "late"
     WAITING = "waiting"
+    RECOVERING = "recovering"
     SILENT = "silent"
     UNRECORDED = "unrecorded"
     REVOKED = "revoked"
@@ -61,8 +64,7 @@ _GOOD: Final = (State.GOOD, "", "")
 _ON_THE_MACHINE: Final = "on the machine: handfast node status"
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(msgspec.Struct, frozen=True):
     """A request for a node's client certificate that nobody has decided, and what it waits for, if something says so."""
 
     name: str
@@ -71,18 +73,30 @@ class Request:
     why: str
 
 
-@dataclass(slots=True)
-class Known:
+class Known(msgspec.Struct):
     """What there is of one node."""
 
     node: Mapping[str, Any] | None = None
     lease: Mapping[str, Any] | None = None
-    issued: list[entries.Entry] = field(default_factory=list)
-    requests: list[Request] = field(default_factory=list)
+    issued: list[entries.Entry] = msgspec.field(default_factory=list)
+    requests: list[Request] = msgspec.field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class Facts(msgspec.Struct, frozen=True, kw_only=True):
+    """What one node is judged by: the newest of its certificates, and its Lease as it was seen."""
+
+    registered: bool = False
+    pulse: liveness.Pulse | None = None
+    newest: entries.Entry | None = None
+    came_by: str = ""
+    requests: Sequence[Request] = ()
+    revoked: revocation.Revocation | None = None
+    # 5. whether Leases, and the ledger, could be read
+    leases_read: bool = True
+    ledger_read: bool = True
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
     """One node, as it is shown."""
 
     name: str
@@ -97,8 +111,7 @@ class Row:
     next_step: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Objects:
+class Objects(msgspec.Struct, frozen=True, kw_only=True):
     """What the API has about nodes. None: it could not be read (5)."""
 
     nodes: Sequence[Mapping[str, Any]]
@@ -114,10 +127,10 @@ def gather(read: Objects) -> dict[str, Known]:
     for node in read.nodes:
         _of(known, jsonpath.text(node, "metadata", "name")).node = node
     for entry in read.issued or ():
-        if name := _node_of(entry):
+        if name := node_of(entry):
             _of(known, name).issued.append(entry)
     for document in read.requests:
-        if request := _waiting(document):
+        if request := waiting(document):
             _of(known, request[0]).requests.append(request[1])
     for lease in read.leases or ():
         # The Lease of a name that nothing else knows is left over.
@@ -130,14 +143,14 @@ def _of(known: dict[str, Known], name: str) -> Known:
     return known.setdefault(name, Known())
 
 
-def _node_of(entry: entries.Entry) -> str:
+def node_of(entry: entries.Entry) -> str:
     """The node whose client certificate this is; empty: it is none."""
     if entry.signer != signer_names.KUBELET_CLIENT or not entry.names or not entry.names[0].startswith(_SUBJECT):
         return ""
     return entry.names[0].removeprefix(_SUBJECT)
 
 
-def _waiting(document: objects.Document) -> tuple[str, Request] | None:
+def waiting(document: objects.Document) -> tuple[str, Request] | None:
     """The node, and the request, where it is one for a node's client certificate that nobody has decided."""
     conditions = jsonpath.mappings(document, "status", "conditions")
     if jsonpath.text(document, "spec", "signerName") != signer_names.KUBELET_CLIENT:
@@ -176,36 +189,54 @@ def _urgency(row: Row) -> tuple[int, datetime.datetime, str]:
 
 
 def _row(name: str, one: Known, read: Objects, now: datetime.datetime) -> Row:
-    newest = max(one.issued, key=lambda entry: entry.issued_at, default=None)
-    pulse = liveness.seen(one.lease, None, 0.0, beat=False)
-    revoked = read.revocations.of_node(name, now)
-    state, problem, step = _of_someone(name, one, revoked) or _of_certificate(newest, now) or _of_lease(one, now)
+    facts = Facts(
+        registered=one.node is not None,
+        pulse=liveness.seen(one.lease, None, 0.0, beat=False),
+        newest=max(one.issued, key=lambda entry: entry.issued_at, default=None),
+        came_by=came_by(one.issued),
+        requests=one.requests,
+        revoked=read.revocations.of_node(name, now),
+        leases_read=read.leases is not None,
+        ledger_read=read.issued is not None,
+    )
+    return judge(name, facts, now)
+
+
+def judge(name: str, facts: Facts, now: datetime.datetime) -> Row:
+    """One node, as it stands at this instant."""
+    newest = facts.newest
+    state, problem, step = _of_someone(name, facts) or _of_certificate(newest, now) or _of_lease(facts, now)
     # 5. what could not be read
-    if (state is State.UNRECORDED and read.issued is None) or (state is State.SILENT and read.leases is None):
+    if (state is State.UNRECORDED and not facts.ledger_read) or (state is State.SILENT and not facts.leases_read):
         state, problem, step = _GOOD
     return Row(
         name=name,
         state=state,
         certificate=newest,
-        renewal=None if newest is None else _window(newest),
-        seen=None if pulse is None else pulse.renewed,
-        came_by=came_by(one.issued),
-        revoked_by="" if revoked is None else revoked.name,
+        renewal=None if newest is None else window(newest),
+        seen=None if facts.pulse is None else facts.pulse.renewed,
+        came_by=facts.came_by,
+        revoked_by="" if facts.revoked is None else facts.revoked.name,
         problem=problem,
         next_step=step,
     )
 
 
-def _window(entry: entries.Entry) -> tuple[datetime.datetime, datetime.datetime]:
+def window(entry: entries.Entry) -> tuple[datetime.datetime, datetime.datetime]:
+    """When a certificate is renewed: from, until (1)."""
     start = renewal.deadline(entry.issued_at, entry.not_after, 0.0)
     return start, renewal.deadline(entry.issued_at, entry.not_after, renewal.LATEST)
 
 
-def _of_someone(name: str, one: Known, revoked: revocation.Revocation | None) -> Judged | None:
+def _of_someone(name: str, facts: Facts) -> Judged | None:
     """What people have decided of it, or have to decide."""
+    revoked = facts.revoked
     if revoked is not None:
         return State.REVOKED, f"Revocation {revoked.name}: {revoked.reason}", f"handfast node revoke {name} --undo"
-    return (State.WAITING, *_of_requests(one.requests)) if one.requests else None
+    if not facts.requests:
+        return None
+    recovers = any(each.requester.startswith(user_names.NODE_RECOVERY_PREFIX) for each in facts.requests)
+    return (State.RECOVERING if recovers else State.WAITING, *_of_requests(facts.requests))
 
 
 def _of_certificate(newest: entries.Entry | None, now: datetime.datetime) -> Judged | None:
@@ -215,18 +246,22 @@ def _of_certificate(newest: entries.Entry | None, now: datetime.datetime) -> Jud
     if now >= newest.not_after:
         ended = ages.human_duration(now - newest.not_after)
         return State.EXPIRED, f"its certificate ended {ended} ago", _ON_THE_MACHINE
-    due = _window(newest)[1]
+    due = window(newest)[1]
     if now >= due:
         return State.LATE, f"its renewal is {ages.human_duration(now - due)} late", _ON_THE_MACHINE
     return None
 
 
-def _of_lease(one: Known, now: datetime.datetime) -> Judged:
+def _of_lease(facts: Facts, now: datetime.datetime) -> Judged:
     """Whether it is seen (2)."""
-    if one.node is None:
+    pulse = facts.pulse
+    if not facts.registered:
         return State.SILENT, "it has a certificate, and has not registered", "on the machine: handfast node run"
-    if not liveness.is_fresh(one.lease, now):
-        return State.SILENT, _silence(one.lease, now), _ON_THE_MACHINE
+    if pulse is None:
+        return State.SILENT, "it has never renewed its Lease", _ON_THE_MACHINE
+    if pulse.left(now, 0.0) <= 0:
+        ago = ages.human_duration(max(now - pulse.renewed, datetime.timedelta()))
+        return State.SILENT, f"its Lease was renewed {ago} ago", _ON_THE_MACHINE
     return _GOOD
 
 
@@ -235,13 +270,6 @@ def _of_requests(requests: Sequence[Request]) -> tuple[str, str]:
     more = f", and {len(requests) - 1} more" if len(requests) > 1 else ""
     why = first.why or f"{first.requester} asks for its certificate, and nobody has decided"
     return f"{why} ({first.name}{more})", f"handfast csr explain {first.name}"
-
-
-def _silence(lease: Mapping[str, Any] | None, now: datetime.datetime) -> str:
-    pulse = liveness.seen(lease, None, 0.0, beat=False)
-    if pulse is None:
-        return "it has never renewed its Lease"
-    return f"its Lease was renewed {ages.human_duration(max(now - pulse.renewed, datetime.timedelta()))} ago"
 
 
 def came_by(issued: Iterable[entries.Entry]) -> str:

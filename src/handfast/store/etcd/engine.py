@@ -5,7 +5,7 @@ This file puts its parts together: `session` calls, `marks` knows what the store
 `history` reads the past, `shared_read` asks for the revision. What the contract says is done here by:
 
 1. A write is a transaction that compares the revision at which the key was last written. If that differs, it reads the key
-   instead. A write that is done waits a moment for its own event, so that whoever wrote finds its copy up to date.
+   instead. A create also compares a guard: see `guard`. A write that is done waits a moment for its own event, so that whoever wrote finds its copy up to date.
 2. `current_revision` is a quorum read, and returns once the watch has come that far: whoever is told it finds its copy there.
 3. Lists are read in pages of one revision, as large as their entries allow.
 4. Where the history turns out to be another one, or another server raises the epoch, the store fails for good: whoever serves
@@ -26,6 +26,7 @@ from handfast.runtime import clock as clocks
 from handfast.runtime import crowd
 from handfast.store import feed as feeds
 from handfast.store import protocol
+from handfast.store.etcd import guard as guards
 from handfast.store.etcd import history, live, marks, shared_read
 from handfast.store.etcd import place as places
 from handfast.store.etcd import session as sessions
@@ -39,7 +40,7 @@ FILES_SECONDS: Final = 5.0
 _FAREWELL: Final = 5.0
 _START_SECONDS: Final = 5.0
 _START_PAUSE: Final = 0.5
-_NOTES: Final = "notes/"
+NOTES: Final = "notes/"
 # etcd's own are of 64 bits; what a caller names need not be.
 _LAST_REVISION: Final = (1 << 63) - 1
 _log = structlog.get_logger("handfast.store")
@@ -73,6 +74,7 @@ class EtcdStore:
         self._feed = feeds.Feed(0, self._history)
         self._live = live.Live(self._session, self._feed, clock, self._on_mark, self._fail)
         self._shared = shared_read.SharedRead(self._ask_revision)
+        self._guard = guards.Guard(self._session, clock, self._crowd)
         self._identity = ""
         self._epoch_offset = 0
         # What this server is raising the epoch to: its own mark, when that comes, ends nothing.
@@ -217,16 +219,40 @@ class EtcdStore:
 
     async def note(self, name: str) -> str | None:
         with self._call():
-            answer = await self._session.read(sessions.range_of(self._place.own(_NOTES + name)))
+            answer = await self._session.read(sessions.range_of(self._place.own(NOTES + name)))
             return answer.kvs[0].value.decode() if answer.kvs else None
 
     async def set_note(self, name: str, text: str | None) -> None:
-        key = self._place.own(_NOTES + name)
+        key = self._place.own(NOTES + name)
         with self._call():
             if text is None:
                 await self._session.write(messages.DeleteRangeRequest(key=key))
             else:
                 await self._session.write(messages.PutRequest(key=key, value=text.encode()))
+
+    async def swap_note(self, name: str, expected: str | None, text: str | None) -> str | None:
+        key, identity = self._place.own(NOTES + name), self._place.own(marks.IDENTITY)
+        is_expected = marks.at(key, 0) if expected is None else marks.same(key, expected)
+        # Of a store that was removed or became a copy of another one meanwhile, nothing is claimed.
+        compare = [is_expected, marks.same(identity, self._identity)]
+        swap = messages.RequestOp(request_delete_range=messages.DeleteRangeRequest(key=key))
+        if text is not None:
+            swap = marks.put(key, text)
+        with self._call():
+            try:
+                answer = await self._guard.commit(compare, swap, [key, identity])
+            except (protocol.StoreFull, protocol.StoreUncertain):
+                # It may be done all the same.
+                if await self.note(name) != text:
+                    raise
+                return text
+            if answer.succeeded:
+                return text
+            found = [each.response_range.kvs for each in answer.responses]
+            texts = [kvs[0].value.decode(errors="replace") if kvs else None for kvs in found]
+            if texts[1] != self._identity:
+                self._fail("HistoryChanged", "the store was removed, or has become another one")
+            return texts[0]
 
     def room(self) -> protocol.Room:
         return protocol.Room(None, 0, full=self._session.is_full, refused=self._session.refused)
@@ -245,6 +271,7 @@ class EtcdStore:
                 await self._idle.wait()
         self._feed.close(ended)
         await self._shared.stop()
+        await self._guard.stop()
         await self._crowd.stop()
         await self._client.close()
 
@@ -349,13 +376,14 @@ class EtcdStore:
             if more:
                 revision = revision or int(answer.header.revision)
                 start = bytes(answer.kvs[-1].key) + b"\0"
-                bulk = sum(len(entry.value) for entry in page) // len(page)
+                bulk = sum(len(entry.value) for entry in page) // max(len(page), 1)
                 size = max(min(PAGE_BYTES // max(bulk, 1), 10 * PAGE_ENTRIES), 1)
 
     def _entries(self, answer: Any) -> list[protocol.Entry]:
-        cut = len(self._place.objects)
         return [
-            protocol.Entry(kv.key[cut:].decode(), kv.value, kv.mod_revision, kv.create_revision) for kv in answer.kvs
+            protocol.Entry(key, kv.value, kv.mod_revision, kv.create_revision)
+            for kv in answer.kvs
+            if (key := self._session.entry_key(kv.key)) is not None
         ]
 
     def _put(self, key: str, value: bytes) -> Any:
@@ -371,14 +399,13 @@ class EtcdStore:
     async def _write(self, key: str, expected: int, operation: Any) -> int:
         place = self._place.key(key)
         # 1. compare, write, or read what is there instead
-        transaction = messages.TxnRequest(
-            compare=[marks.at(place, expected)],
-            success=[operation],
-            failure=[messages.RequestOp(request_range=sessions.range_of(place))],
-        )
+        compare = [marks.at(place, expected)]
         with self._call(), self._live.writing():
             try:
-                answer = await self._session.write(transaction)
+                if expected:
+                    answer = await self._session.write(guards.transaction(compare, operation, [place]))
+                else:
+                    answer = await self._guard.commit(compare, operation, [place])
             except protocol.StoreFull as full:
                 return await self._done_though_full(key, expected, operation.request_put.value, full)
             if not answer.succeeded:
@@ -396,6 +423,7 @@ class EtcdStore:
         except protocol.StoreUnavailable as error:
             raise protocol.StoreUncertain(f"{full.message}; {error.message}") from None
         if entry is None or entry.value != value or entry.revision <= expected:
+            self._session.refused += 1
             raise full
         return entry.revision
 

@@ -75,7 +75,7 @@ async def _piece(session: sessions.Session, index: int, prefix: str, span: tuple
                     return feeds.History(events, position, complete=False)
                 if after < event.kv.mod_revision <= last:
                     position = event.kv.mod_revision
-                    size += _add(events, place.text(event.kv.key), prefix, event)
+                    size += _add(events, session.entry_key(event.kv.key), prefix, event)
             torn = answer.fragment
     finally:
         watching.cancel()

@@ -248,7 +248,7 @@ class Live:
             kv = event.kv
             if kv.mod_revision <= have:
                 continue
-            key = self._session.place.text(kv.key)
+            key = self._session.entry_key(kv.key)
             if key is not None:
                 value = None if event.type == messages.DELETE else kv.value
                 self._gathered.append(protocol.Event(kv.mod_revision, key, value))

@@ -50,7 +50,7 @@ class Place:
         return self.root + b"store/" + name.encode()
 
     def text(self, key: bytes) -> str | None:
-        """The key of an entry; None for a key of the store itself."""
+        """The key of an entry; None for a key of the store itself. UnicodeDecodeError for one that somebody else has put there."""
         return key[len(self.objects) :].decode() if key.startswith(self.objects) else None
 
     def __str__(self) -> str:

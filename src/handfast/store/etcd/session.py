@@ -5,10 +5,13 @@
 2. A write goes to one endpoint. Only if that never saw it, or says that it has no leader, the next one is asked. Nothing is
    written to an endpoint before it has said that it is of the same cluster.
 3. An error that etcd gives before it proposes the write to its members means that nothing was changed. Any other error of a write is
-   `StoreUncertain`. There is one exception: the write that reaches etcd's quota is done, and answered with "no space". So after
+   `StoreUncertain`. A code does not tell them apart, and etcd's own words do: gRPC gives RESOURCE_EXHAUSTED for an answer that is too
+   large, too, and then the write was done. There is one exception: the write that reaches etcd's quota is done, and answered with "no space". So after
    `StoreFull` the engine reads the key.
 4. Every answer of a quorum read is compared with what was seen before: a lower revision or another cluster means that the
    history is not the one that was served. The store then fails for good, and is opened anew.
+
+5. A key below the entries that is no text is not ours: it is left out, and told once.
 
 It repeats no write that an endpoint may have taken.
 """
@@ -18,6 +21,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+import structlog
+
 from handfast.store import protocol
 from handfast.store.etcd import place as places
 from handfast.wire import etcd_client
@@ -26,8 +31,15 @@ from handfast.wire import etcd_messages as messages
 READ_SECONDS: Final = 5.0
 WRITE_SECONDS: Final = 7.0
 _TOO_LARGE: Final = ("request is too large", "larger than max")
+# 3. what is said before a write is proposed: by etcd, and by gRPC at etcd's side, which has not read all of the request
+_WRITE_TOO_LARGE: Final = ("etcdserver: request is too large", "grpc: received message larger than max")
+_NO_SPACE: Final = "etcdserver: mvcc: database space exceeded"
+_NOT_NOW: Final = "etcdserver: too many requests"
+_ETCD: Final = "etcdserver: "
 _LOGIN: Final = frozenset({"UNAUTHENTICATED", "PERMISSION_DENIED"})
 _LOGIN_WORDS: Final = ("authentication failed", "user name", "auth")
+_SHOWN: Final = 200
+_log = structlog.get_logger("handfast.store")
 
 
 class OutOfRange(Exception):
@@ -55,6 +67,22 @@ class Session:
         self._known: set[int] = set()
         self.is_full = False
         self.refused = 0
+        # 5. keys that were left out, as often as they came
+        self.foreign = 0
+
+    def entry_key(self, key: bytes) -> str | None:
+        """The key of an entry; None for one of the store itself, and for what is none of ours (5)."""
+        try:
+            return self.place.text(key)
+        except UnicodeDecodeError:
+            if not self.foreign:
+                _log.warning(
+                    "there are keys below the store that are no text; they are left out",
+                    store=str(self.place),
+                    key=repr(key)[:_SHOWN],
+                )
+            self.foreign += 1
+            return None
 
     def turn(self, index: int) -> None:
         """The next endpoint is asked, if it is still this one's turn."""
@@ -91,7 +119,7 @@ class Session:
                     await self.require_same(index)
                 answer = await self.client.call(index, message, WRITE_SECONDS / self._haste)
             except etcd_client.Failed as failed:
-                if not (isinstance(failed, etcd_client.NotSent) or "no leader" in failed.text):
+                if _is_login(failed) or not (isinstance(failed, etcd_client.NotSent) or "no leader" in failed.text):
                     raise self._refused(index, failed) from None
                 self.turn(index)
                 if not remaining:
@@ -127,18 +155,18 @@ class Session:
 
     def _refused(self, index: int, failed: etcd_client.Failed) -> Exception:
         """What the error of a write means (3)."""
-        if "database space exceeded" in failed.text:
+        if failed.text.startswith(_NO_SPACE):
             self.is_full = True
-            self.refused += 1
             return full(failed)
-        if _is_too_large(failed):
+        if failed.text.startswith(_WRITE_TOO_LARGE):
             return protocol.TooLarge(
                 f"{failed.message}; an entry of {protocol.VALUE_BYTES} bytes must fit",
                 hint="raise --max-request-bytes of etcd; its default, 1572864, is enough",
             )
-        if _is_login(failed) or failed.code in {"RESOURCE_EXHAUSTED", "OUT_OF_RANGE", "INVALID_ARGUMENT"}:
-            if failed.code == "OUT_OF_RANGE":
-                return OutOfRange(compacted="compacted" in failed.text)
+        if failed.code == "OUT_OF_RANGE" and failed.text.startswith(_ETCD):
+            return OutOfRange(compacted="compacted" in failed.text)
+        is_invalid = failed.code == "INVALID_ARGUMENT" and failed.text.startswith(_ETCD)
+        if _is_login(failed) or is_invalid or failed.text.startswith(_NOT_NOW):
             return _unavailable(failed)
         self.turn(index)
         return protocol.StoreUncertain(failed.message)

@@ -143,6 +143,19 @@ class SqliteStore:
             raise errors.Misuse("name: the identity of a store is given once")
         await self._writer.submit(lambda transaction: transaction.set_note(name, text), len(text or ""))
 
+    async def swap_note(self, name: str, expected: str | None, text: str | None) -> str | None:
+        if name == schema.IDENTITY:
+            raise errors.Misuse("name: the identity of a store is given once")
+        # A job that is committed anew is applied anew.
+        there: list[str | None] = []
+
+        def swap(transaction: writer.Transaction) -> int:
+            there[:] = [transaction.swap_note(name, expected, text)]
+            return transaction.revision
+
+        await self._writer.submit(swap, len(text or ""))
+        return there[0]
+
     async def stats(self) -> reader.Stats:
         answer = await self._read(reader.stats, self._file.size())
         await self._feed.reached(answer.revision)

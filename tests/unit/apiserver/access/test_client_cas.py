@@ -165,6 +165,38 @@ async def test_another_ca_file_does_not_change_the_config_map(server: Server) ->
     assert server.cas.bundle == bundle(FIRST, SECOND)
 
 
+async def test_a_ca_that_was_renewed_counts_and_is_added(store: protocol.Store, server: Server) -> None:
+    """As after its end: the file has a new certificate of the key that the ConfigMap trusts."""
+    await server.choose(FIRST, SECOND)
+    renewed = ca("first", key=FIRST.key, not_before=NOW - DAY, not_after=NOW + 3650 * DAY)
+    server.cas.begin_with(bundle(renewed))
+    assert server.trusted[-1] == bundle(FIRST, SECOND, renewed), "at once"
+
+    async def added() -> bool:
+        found = await server.find()
+        return found is not None and set(client_cas.read(found.document()).ders) == {
+            *(FIRST.der, SECOND.der, renewed.der)
+        }
+
+    await until(added)
+    await server.stop()
+    again = Server(store)
+    await again.copy.load()
+    again.cas.load()
+    assert again.cas.bundle == bundle(FIRST, SECOND, renewed)
+
+
+async def test_a_retired_key_is_not_renewed(server: Server) -> None:
+    """A server whose file has a key that was retired elsewhere brings it back by no certificate."""
+    await server.choose(SECOND)
+    server.cas.begin_with(bundle(ca("first", key=FIRST.key, not_before=NOW - DAY, not_after=NOW + 3650 * DAY), SECOND))
+    await server.cas.ensure()
+    assert server.trusted[-1] == bundle(SECOND)
+    found = await server.find()
+    assert found is not None
+    assert client_cas.read(found.document()) == bundle(SECOND)
+
+
 async def test_without_a_config_map_another_ca_file_counts_at_once(store: protocol.Store) -> None:
     server = Server(store)
     await server.copy.load()

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import zlib
 from typing import Any, ClassVar
 
 import msgspec
@@ -97,3 +98,31 @@ class TestDocument:
         encoded = envelope.encode_document(self.DOCUMENT)
         served = msgspec.json.decode(envelope.with_resource_version(encoded, envelope.metadata_at(encoded), 12))
         assert served == {**self.DOCUMENT, "metadata": {**self.DOCUMENT["metadata"], "resourceVersion": "12"}}
+
+
+class Squeezed:
+    """A second form, which takes less room."""
+
+    def pack(self, payload: bytes) -> bytes:
+        return zlib.compress(payload)
+
+    def unpack(self, packed: bytes) -> bytes:
+        return zlib.decompress(packed)
+
+
+@pytest.mark.parametrize("key", [KEY, "core/configmaps/default/c"])
+def test_a_form_that_is_known_is_read_and_written_only_when_it_is_said(key: str) -> None:
+    sealer = seal.Sealer.from_text(seal.generate_line("k1"))
+    older = envelope.Envelopes(sealer, SEALED)
+    newer = envelope.Envelopes(sealer, SEALED, {**envelope.FORMS, 2: Squeezed()})
+    payload = b'{"metadata":{"name":"' + b"n" * 400 + b'"}}'
+    first = newer.wrap(key, "v1", payload)
+    assert (first[0], older.open(key, first)) == (1, payload)
+    newer.write_as(2)
+    second = newer.wrap(key, "v1", payload)
+    assert (second[0], len(second) < len(first)) == (2, True)
+    assert [newer.open(key, value) for value in (first, second)] == [payload, payload]
+    with pytest.raises(envelope.EnvelopeBroken, match="stored in format 2, this version reads 1"):
+        older.open(key, second)
+    with pytest.raises(errors.Misuse, match="form: 3 is not known; known are 1-2"):
+        newer.write_as(3)

@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import pathlib
 import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
@@ -14,7 +15,10 @@ from handfast import errors
 from handfast.apiserver.state import lineage
 from handfast.pki import seal
 from handfast.store import protocol
+from handfast.store.etcd import engine as etcd
 from handfast.store.sqlite import engine
+from handfast.wire import etcd_access
+from tests.world import etcds
 
 OURS = seal.Sealer({"one": b"1" * 32}, "one")
 THEIRS = seal.Sealer({"two": b"2" * 32}, "two")
@@ -130,6 +134,74 @@ async def test_a_store_of_another_cluster_is_refused(place: Place) -> None:
         await store.create("b", b"")
         with pytest.raises(protocol.StoreCorrupt, match="the store is another one: its identity is"):
             await line.begin()
+
+
+@contextlib.asynccontextmanager
+async def one_place_twice(name: str, directory: pathlib.Path) -> AsyncIterator[Sequence[protocol.Store]]:
+    """One store as two servers have it: each by itself in an etcd; a file has one owner, whom both share here."""
+    if name == "etcd":
+        place = etcds.shared().place()
+        stores: Sequence[protocol.Store] = [await etcd.open_store(place, etcd_access.Access()) for _ in range(2)]
+    else:
+        stores = 2 * [await engine.open_store(str(directory / "store.db"))]
+    try:
+        yield stores
+    finally:
+        for store in stores:
+            await store.close()
+
+
+@pytest.mark.parametrize("name", ["etcd", "sqlite"])
+@pytest.mark.parametrize("number", range(3))
+async def test_of_two_that_begin_at_once_with_other_keys_one_is_refused(
+    name: str, number: int, tmp_path: pathlib.Path
+) -> None:
+    async with one_place_twice(name, tmp_path) as stores:
+        lines = [
+            lineage.Lineage(store, tmp_path / f"seen-{key}", sealer)
+            for store, (key, sealer) in zip(stores, [("one", OURS), ("two", THEIRS)], strict=True)
+        ]
+        answers = await asyncio.gather(*(line.begin() for line in lines), return_exceptions=True)
+        refusals = [answer for answer in answers if isinstance(answer, BaseException)]
+        assert len(refusals) == 1, answers
+        assert isinstance(refusals[0], protocol.StoreCorrupt)
+        assert refusals[0].reason == "OtherStore"
+        assert "use the encryption.key of the servers that share this store" in (refusals[0].hint or "")
+        # Who was refused stays so; with the same keys, any number may begin.
+        refused = answers.index(refusals[0])
+        with pytest.raises(protocol.StoreCorrupt):
+            await lines[refused].begin()
+        same = [OURS, THEIRS][1 - refused]
+        again = [lineage.Lineage(store, tmp_path / f"again-{at}", same) for at, store in enumerate(stores)]
+        assert await asyncio.gather(*(line.begin() for line in again)) == ["", ""]
+
+
+async def test_of_two_that_bring_different_new_keys_one_is_refused(place: Place) -> None:
+    """Both can open what the old key has sealed, and neither what the other will seal."""
+    old = b"0" * 32
+    sealers = [seal.Sealer({name: name.encode() * 16, "old": old}, name) for name in ("k1", "k2")]
+    async with place.opened(seal.Sealer({"old": old}, "old")) as (store, line):
+        await line.begin()
+        lines = [lineage.Lineage(store, place.directory / f"seen-{at}", sealer) for at, sealer in enumerate(sealers)]
+        answers = await asyncio.gather(*(line.begin() for line in lines), return_exceptions=True)
+    assert [type(answer) for answer in answers].count(protocol.StoreCorrupt) == 1, answers
+
+
+async def test_a_server_that_could_not_seal_a_full_store_ends_when_another_has(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with place.opened() as (store, line):
+
+        async def full(*_: object) -> None:
+            raise protocol.StoreFull("no space")
+
+        monkeypatch.setattr(store, "swap_note", full)
+        assert await line.begin() == ""
+        monkeypatch.undo()
+        await lineage.Lineage(store, place.directory / "theirs", THEIRS).begin()
+        await store.create("a", b"")
+        with pytest.raises(protocol.StoreCorrupt, match="another cluster's"):
+            await line.seen(await store.current_revision())
 
 
 async def test_a_note_that_is_no_seal_is_refused(place: Place) -> None:

@@ -13,7 +13,9 @@ from handfast.api import kinds, signer_names, status
 from handfast.api.custom import definitions
 from handfast.apiserver import identity
 from handfast.apiserver.strategy import strategies
+from handfast.bootstrap import tokens
 from handfast.rules.machines import bootstrapper, source_address
+from handfast.rules.tokens import maker
 from tests.properties import sample_documents
 
 WIDGET = sample_documents.widget(scale_paths=(".spec.deep.size", ".status.count", ""))
@@ -194,3 +196,18 @@ def test_the_generation_of_a_pod_counts_changes_of_its_spec() -> None:
     strategies.count_generation(row("pods"), same, old)
     strategies.count_generation(row("pods"), other, old)
     assert (same["metadata"]["generation"], other["metadata"]["generation"]) == (1, 2)
+
+
+def test_who_made_a_token_is_the_servers_to_say_and_stays() -> None:
+    kind, alice = row("secrets"), identity.User("alice", ())
+    document: dict[str, Any] = {
+        "metadata": {"name": "x", "annotations": {maker.KEY: "bob"}},
+        "type": tokens.SECRET_TYPE,
+    }
+    strategies.prepare_create(kind, document, "kube-system", alice, NOW)
+    assert maker.of(document) == "alice"
+    changed = {**document, "metadata": {**document["metadata"], "annotations": {maker.KEY: "bob", "more": "x"}}}
+    assert strategies.strategy("", NOW)(kind, changed, document)["metadata"]["annotations"] == {
+        maker.KEY: "alice",
+        "more": "x",
+    }

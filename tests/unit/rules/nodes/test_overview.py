@@ -132,6 +132,11 @@ def test_a_request_that_nobody_has_decided_waits_with_what_it_waits_for():
     assert row.problem == "w1 is alive (csr-3, and 1 more)"
 
 
+def test_a_node_that_asks_with_its_expired_certificate_is_recovering():
+    row = one(nodes=[node()], issued=[entry(age=25)], requests=[request(username="system:node-recovery:w1")])
+    assert (row.state, row.next_step) == (State.RECOVERING, "handfast csr explain csr-2")
+
+
 @pytest.mark.parametrize(
     "document",
     [

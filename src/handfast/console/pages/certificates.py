@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A certificate of the ledger as pages show it: its facts, its bar, and the steps to its request, rule, token and who made that. It judges nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from handfast.bootstrap import tokens
+from handfast.console import known as known_module
+from handfast.console import needs
+from handfast.rules.console import ledger_index, timeline, trails
+from handfast.rules.ledger import entries
+from handfast.rules.nodes import overview
+from handfast.rules.tokens import maker
+
+
+def shown(known: known_module.Known, line: ledger_index.Line, axis: timeline.Axis) -> dict[str, Any]:
+    """One line of the ledger, for a template; `entry` is None where no rule can read it."""
+    entry = line.entry
+    bar: timeline.Bar | None = None
+    trail: tuple[trails.Step, ...] = ()
+    if entry is not None:
+        bar = timeline.bar(axis, entry.issued_at, overview.window(entry), entry.not_after)
+        trail = trails.trail(entry, _facts(known, entry))
+    return {"line": line, "entry": entry, "bar": bar, "trail": trail}
+
+
+def _facts(known: known_module.Known, entry: entries.Entry) -> trails.Facts:
+    requests, secrets = known.of(needs.REQUESTS), known.of(needs.TOKENS)
+    token = secrets.get(tokens.NAMESPACE, tokens.secret_name(entry.token_id)) if entry.token_id else None
+    return trails.Facts(
+        request_there=requests.get("", entry.request) is not None if known.trouble(needs.REQUESTS) is None else None,
+        token_there=token is not None if known.trouble(needs.TOKENS) is None else None,
+        made_by="" if token is None else maker.of(token.document()),
+    )

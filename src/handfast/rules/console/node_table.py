@@ -1,0 +1,405 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every node, judged as `handfast node list` judges it, and kept in order while objects come and go. It reads nothing.
+
+To judge ten thousand nodes takes a third of a second, so that no page does it: a node is judged when something of it has changed, or when an
+instant has come at which its state may change by itself.
+
+1. What is kept of a node is a handful of values, half a kilobyte with its name and labels: no object, and no entry of the ledger.
+2. Whatever changes marks its node. Whoever looks settles first: those that are marked are judged, and take their places in the order.
+3. A node is marked, too, when an instant has come that matters to it: its Lease ends, its renewal is due, its certificate ends, its
+   Revocation ends. A Lease that is renewed in time only moves that instant: a thousand of them come in a second.
+4. The order is that of `overview`: those that need somebody first, then by the end of the certificate, then by name.
+5. A node is listed where there is a Node, a request that waits, or a certificate in force. Others are kept, and come back with one of these.
+"""
+
+from __future__ import annotations
+
+import bisect
+import datetime
+import heapq
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+from handfast.api import objects, signer_names
+from handfast.rules import revocation, user_names
+from handfast.rules.console import ledger_index
+from handfast.rules.ledger import entries
+from handfast.rules.nodes import liveness, overview
+
+_RANK: Final = {state: rank for rank, state in enumerate(overview.ORDER)}
+# 2. with more than that to judge, it is quicker to sort anew
+_MANY: Final = 256
+
+
+class Record:
+    """What is kept of one node (1). Instants are seconds since 1970; what is not known is 0, or empty."""
+
+    __slots__ = (
+        "came_by",
+        "ends",
+        "issued",
+        "joined",
+        "joined_in",
+        "key",
+        "labels",
+        "listed",
+        "name",
+        "number",
+        "registered",
+        "renewed",
+        "requests",
+        "rule",
+        "seconds",
+        "segment",
+        "serial",
+        "state",
+        "wakes",
+    )
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.registered = False
+        self.labels: tuple[str, ...] = ()
+        # Its Lease: when it was renewed, and for how long it counts.
+        self.renewed = 0.0
+        self.seconds = 0
+        # Its newest certificate, and where the ledger has it.
+        self.issued = 0
+        self.ends = 0
+        self.serial = ""
+        self.key = b""
+        self.rule = ""
+        self.segment = ""
+        self.number = 0
+        # How it came in, when, and where the ledger says so.
+        self.came_by = ""
+        self.joined = 0
+        self.joined_in = ""
+        self.requests: tuple[overview.Request, ...] = ()
+        # As it was judged last; whether it is in the order; and when it is to be judged again (3).
+        self.state = overview.State.GOOD
+        self.listed = False
+        self.wakes = math.inf
+
+    @property
+    def place(self) -> str:
+        """Where the ledger has its certificate; empty: nowhere."""
+        return f"{self.segment}/{self.number}" if self.segment else ""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether there is nothing left of it."""
+        return not (self.registered or self.renewed or self.issued or self.joined or self.requests)
+
+
+def _instant(seconds: float) -> datetime.datetime:
+    return datetime.datetime.fromtimestamp(seconds, datetime.UTC)
+
+
+def order(record: Record) -> tuple[int, float, str]:
+    """Those that need somebody first (4)."""
+    return _RANK[record.state], record.ends or math.inf, record.name
+
+
+class Table:
+    """All nodes. What comes is put in; `settle` judges what has to be judged."""
+
+    def __init__(self) -> None:
+        self.revocations = revocation.Index()
+        self.version = 0
+        self.leases_read = True
+        self.ledger_read = True
+        self._records: dict[str, Record] = {}
+        self._ordered: list[Record] = []
+        self._marked: set[str] = set()
+        self._wakes: list[tuple[float, str]] = []
+        self._request_nodes: dict[str, str] = {}
+        self._counts = dict.fromkeys(overview.ORDER, 0)
+        # Labels and rules are alike on thousands of nodes: each text is kept once.
+        self._texts: dict[str, str] = {}
+
+    # --- what is looked at
+
+    @property
+    def ordered(self) -> list[Record]:
+        """Those that are listed, in order, as they were settled last. Not to be changed."""
+        return self._ordered
+
+    @property
+    def counts(self) -> Mapping[overview.State, int]:
+        """How many are listed in each state."""
+        return self._counts
+
+    @property
+    def marked(self) -> int:
+        """How many wait to be judged."""
+        return len(self._marked)
+
+    def __iter__(self) -> Iterator[Record]:
+        """All that is kept, listed or not."""
+        return iter(self._records.values())
+
+    def get(self, name: str) -> Record | None:
+        return self._records.get(name)
+
+    def row(self, record: Record, now: datetime.datetime) -> overview.Row:
+        """One node, as it stands at this instant."""
+        return overview.judge(record.name, self._facts(record, now), now)
+
+    # --- what comes
+
+    def put_node(self, name: str, labels: Mapping[str, str]) -> None:
+        """A Node is there."""
+        record = self._of(name)
+        texts = tuple(self._once(f"{key}={value}") for key, value in labels.items())
+        if record.registered and texts == record.labels:
+            return
+        record.registered, record.labels = True, texts
+        self._mark(name)
+
+    def remove_node(self, name: str) -> None:
+        if (record := self._records.get(name)) is not None:
+            record.registered, record.labels = False, ()
+            self._mark(name)
+
+    def put_lease(self, name: str, renewed: str | None, seconds: int | None) -> None:
+        """A Lease is there, or was renewed."""
+        lease = {"spec": {"renewTime": renewed, "leaseDurationSeconds": seconds}}
+        pulse = liveness.seen(lease, None, 0.0, beat=False)
+        record = self._of(name)
+        counted = record.renewed != 0 and record.state is not overview.State.SILENT
+        record.renewed, record.seconds = (0.0, 0) if pulse is None else (pulse.renewed.timestamp(), pulse.seconds)
+        # 3. in time it changes nothing
+        if not counted or pulse is None:
+            self._mark(name)
+
+    def remove_lease(self, name: str) -> None:
+        if (record := self._records.get(name)) is not None:
+            record.renewed, record.seconds = 0.0, 0
+            self._mark(name)
+
+    def put_lines(self, lines: Iterable[ledger_index.Line]) -> None:
+        """Entries of the ledger; those of others than nodes are left out."""
+        for line in lines:
+            if line.entry is not None and (name := overview.node_of(line.entry)):
+                self._take(self._of(name), line, line.entry)
+
+    def remove_segment(self, segment: str) -> None:
+        """A segment of the ledger is gone, and what was known by it."""
+        for record in self._records.values():
+            if record.segment == segment:
+                self._take_out(record)
+                record.issued = record.ends = record.number = 0
+                record.serial = record.rule = record.segment = ""
+                record.key = b""
+                self._mark(record.name)
+            if record.joined_in == segment:
+                record.came_by, record.joined, record.joined_in = "", 0, ""
+                self._mark(record.name)
+
+    def put_request(self, document: objects.Document) -> None:
+        """A request for a certificate; one that waits for nobody, or is no node's, is forgotten."""
+        name = objects.metadata(document).get("name", "")
+        waiting = overview.waiting(document)
+        self.remove_request(name)
+        if waiting is not None:
+            node, request = waiting
+            self._request_nodes[name] = node
+            self._of(node).requests += (request,)
+            self._mark(node)
+
+    def remove_request(self, name: str) -> None:
+        node = self._request_nodes.pop(name, None)
+        if node is not None:
+            record = self._records[node]
+            record.requests = tuple(each for each in record.requests if each.name != name)
+            self._mark(node)
+
+    def put_revocation(self, document: objects.Document) -> None:
+        read = revocation.read(document)
+        self.remove_revocation(read.name)
+        self.revocations.add(read)
+        self._mark_named(read)
+
+    def remove_revocation(self, name: str) -> None:
+        known = self.revocations.get(name)
+        self.revocations.remove(name)
+        if known is not None:
+            self._mark_named(known)
+
+    def set_read(self, *, leases: bool, ledger: bool) -> None:
+        """Whether Leases, and the ledger, can be read: what cannot is no trouble of a node."""
+        if (leases, ledger) != (self.leases_read, self.ledger_read):
+            self.leases_read, self.ledger_read = leases, ledger
+            self._marked.update(self._records)
+
+    # --- judging
+
+    def settle(self, now: datetime.datetime) -> None:
+        """Judge those that have changed (2), and those whose instant has come (3)."""
+        self._wake(now.timestamp())
+        if not self._marked:
+            return
+        self.version += 1
+        marked = [self._records[name] for name in self._marked if name in self._records]
+        self._marked.clear()
+        if len(marked) > max(_MANY, len(self._ordered) // 8):
+            self._settle_many(marked, now)
+        else:
+            for record in marked:
+                self._take_out(record)
+                if self._judge(record, now):
+                    self._put_in(record)
+        for record in marked:
+            if record.is_over:
+                self._records.pop(record.name, None)
+
+    def _settle_many(self, marked: Iterable[Record], now: datetime.datetime) -> None:
+        for record in marked:
+            record.listed = self._judge(record, now)
+        self._ordered = sorted((record for record in self._records.values() if record.listed), key=order)
+        self._counts = dict.fromkeys(overview.ORDER, 0)
+        for record in self._ordered:
+            self._counts[record.state] += 1
+
+    def _judge(self, record: Record, now: datetime.datetime) -> bool:
+        """Whether it is listed (5), with its state, and with the instant at which to look again."""
+        facts = self._facts(record, now)
+        record.state = overview.judge(record.name, facts, now).state
+        self._schedule(record, facts, now.timestamp())
+        return record.registered or bool(record.requests) or now.timestamp() < record.ends
+
+    def _schedule(self, record: Record, facts: overview.Facts, now: float) -> None:
+        # 3. the next instant that matters
+        instants = [record.renewed + record.seconds, float(record.ends)]
+        if facts.newest is not None:
+            instants.append(overview.window(facts.newest)[1].timestamp())
+        if facts.revoked is not None and facts.revoked.expires is not None:
+            instants.append(facts.revoked.expires.timestamp())
+        wakes = min((instant for instant in instants if instant > now), default=math.inf)
+        # One that is awaited before comes earlier, and looks for the next.
+        if wakes < record.wakes:
+            record.wakes = wakes
+            heapq.heappush(self._wakes, (wakes, record.name))
+
+    def _wake(self, now: float) -> None:
+        while self._wakes and self._wakes[0][0] <= now:
+            instant, name = heapq.heappop(self._wakes)
+            record = self._records.get(name)
+            if record is None or record.wakes != instant:
+                continue
+            record.wakes = math.inf
+            if (
+                record.state is overview.State.GOOD
+                and record.renewed + record.seconds > now
+                and self._calm(record, now)
+            ):
+                continue
+            self._marked.add(name)
+
+    def _calm(self, record: Record, now: float) -> bool:
+        """Whether a good node only has renewed its Lease, so that nothing is to be judged; its next instant is awaited."""
+        facts = self._facts(record, _instant(now))
+        if facts.newest is None or overview.window(facts.newest)[1].timestamp() <= now:
+            return False
+        self._schedule(record, facts, now)
+        return True
+
+    def _facts(self, record: Record, now: datetime.datetime) -> overview.Facts:
+        return overview.Facts(
+            registered=record.registered,
+            pulse=_pulse(record),
+            newest=_certificate(record),
+            came_by=record.came_by,
+            requests=record.requests,
+            revoked=self.revocations.of_node(record.name, now) if len(self.revocations) else None,
+            leases_read=self.leases_read,
+            ledger_read=self.ledger_read,
+        )
+
+    # --- places
+
+    def _take_out(self, record: Record) -> None:
+        """Out of its place, before something changes by which the place is found: its state, its end."""
+        if record.listed:
+            at = bisect.bisect_left(self._ordered, order(record), key=order)
+            del self._ordered[at]
+            self._counts[record.state] -= 1
+            record.listed = False
+
+    def _put_in(self, record: Record) -> None:
+        bisect.insort(self._ordered, record, key=order)
+        self._counts[record.state] += 1
+        record.listed = True
+
+    def _of(self, name: str) -> Record:
+        record = self._records.get(name)
+        if record is None:
+            record = self._records[name] = Record(name)
+        return record
+
+    def _once(self, text: str) -> str:
+        return self._texts.setdefault(text, text)
+
+    def _mark(self, name: str) -> None:
+        self._marked.add(name)
+
+    def _mark_named(self, known: revocation.Revocation) -> None:
+        for kind, text in known.targets():
+            name = text.removeprefix(user_names.NODE_PREFIX)
+            if kind == "user" and name in self._records:
+                self._mark(name)
+
+    def _take(self, record: Record, line: ledger_index.Line, entry: entries.Entry) -> None:
+        issued = int(entry.issued_at.timestamp())
+        if entry.rule not in {entries.RENEWAL, entries.SERVING} and issued >= record.joined:
+            record.joined, record.joined_in = issued, self._once(line.segment)
+            record.came_by = self._once(overview.came_by((entry,)))
+            self._mark(record.name)
+        if issued >= record.issued:
+            self._take_out(record)
+            record.issued, record.ends = issued, int(entry.not_after.timestamp())
+            record.serial, record.key = entry.serial, _packed(entry.key_fingerprint)
+            record.rule = self._once(entry.rule)
+            record.segment, record.number = self._once(line.segment), line.number
+            self._mark(record.name)
+
+
+def _packed(fingerprint: str) -> bytes:
+    try:
+        return bytes.fromhex(fingerprint)
+    except ValueError:
+        # Not of our making; it is shown as it is.
+        return fingerprint.encode()
+
+
+def key_text(record: Record) -> str:
+    """The fingerprint of its key, as the ledger has it."""
+    return record.key.hex() if len(record.key) == 32 else record.key.decode()
+
+
+def _pulse(record: Record) -> liveness.Pulse | None:
+    if not record.renewed:
+        return None
+    return liveness.Pulse(renewed=_instant(record.renewed), seconds=record.seconds, at=0.0, beat=False)
+
+
+def _certificate(record: Record) -> entries.Entry | None:
+    """What is known of its certificate without looking into the ledger; the rest is empty."""
+    if not record.issued:
+        return None
+    return entries.Entry(
+        issued_at=_instant(record.issued),
+        not_after=_instant(record.ends),
+        signer=signer_names.KUBELET_CLIENT,
+        requester="",
+        authenticated_by="",
+        token_id="",
+        key_fingerprint=key_text(record),
+        serial=record.serial,
+        names=(),
+        rule=record.rule,
+        request="",
+        certificate="",
+    )

@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The pages of nodes, machines and the ledger in a real browser: states, keyboard, zoom, live rows, phone, without JavaScript, axe."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright import sync_api as playwright
+
+from handfast.api import resources
+from tests.scenarios import console_nodes, console_world
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+expect = playwright.expect
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _fleet(console: console_world.Console) -> None:
+    console_nodes.seed(console.plane.directory / "admin.conf")
+
+
+def zoom_of(page: playwright.Page) -> float:
+    return float(page.evaluate("+getComputedStyle(document.querySelector('.lives')).getPropertyValue('--zoom')"))
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_nodes_can_be_read_by_everybody(looker: console_world.Looker, scheme: str):
+    page = looker.page("/nodes", color_scheme=scheme)
+    expect(page.locator("tr[data-key]").first).to_contain_text("edge-expired")
+    for state in ("expired", "late", "silent", "revoked", "good"):
+        expect(page.locator("#summary")).to_contain_text(state)
+    bar = page.locator("tr[data-key=edge-late] svg.life")
+    expect(bar.locator("title")).to_have_text(re.compile(r"issued 23h ago, renewal was due until \d+m ago, ends in"))
+    page.locator("#live.on").wait_for()
+    looker.picture(page, f"nodes-{scheme}")
+    console_world.require_accessible(page)
+    console_world.require_no_sideways_scroll(page)
+
+
+def test_the_axis_is_zoomed_by_keys_and_by_the_wheel(looker: console_world.Looker):
+    page = looker.page("/nodes")
+    axis = page.locator(".axis")
+    axis.focus()
+    assert zoom_of(page) == 1
+    page.keyboard.press("+")
+    page.keyboard.press("+")
+    page.wait_for_function("getComputedStyle(document.querySelector('.lives')).getPropertyValue('--zoom') > 2")
+    words = axis.inner_text()
+    page.keyboard.press("ArrowRight")
+    expect(axis).not_to_have_text(words)
+    looker.picture(page, "nodes-zoomed")
+    page.keyboard.press("0")
+    page.wait_for_function("getComputedStyle(document.querySelector('.lives')).getPropertyValue('--zoom') == 1")
+    axis.hover()
+    page.mouse.wheel(0, -300)
+    page.wait_for_function("getComputedStyle(document.querySelector('.lives')).getPropertyValue('--zoom') > 2")
+
+
+def test_by_keyboard_alone_one_gets_from_a_filter_to_a_certificate_and_what_is_behind_it(looker: console_world.Looker):
+    page = looker.page("/nodes")
+    page.locator("#live.on").wait_for()
+    page.keyboard.press("/")
+    page.keyboard.type("edge-late")
+    expect(page.locator("tr[data-key]")).to_have_count(1)
+    page.locator(".window").focus()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/nodes/edge-late")
+    expect(page.get_by_role("heading", level=1)).to_contain_text("edge-late")
+    trail = page.locator(".trail").first
+    assert [each.inner_text() for each in trail.locator(".label").all()] == ["request", "rule", "token", "made by"]
+    looker.picture(page, "node")
+    console_world.require_accessible(page)
+    page.locator(".certificates a").first.press("Enter")
+    page.wait_for_url("**/ledger/segment-*")
+    expect(page.get_by_role("heading", name="What is behind it")).to_be_visible()
+    looker.picture(page, "ledger-entry")
+    console_world.require_accessible(page)
+    page.get_by_role("link", name="NodeJoin").press("Enter")
+    expect(page.get_by_role("heading", level=1)).to_contain_text("Rule NodeJoin")
+
+
+def test_a_new_node_appears_without_a_reload(looker: console_world.Looker):
+    page = looker.page("/nodes?filter=newcomer-1")
+    expect(page.get_by_text("No node fits this filter.")).to_be_visible()
+    page = looker.page("/nodes?sort=-name")
+    page.locator("#live.on").wait_for()
+    document = console_nodes.node_document("zz-newcomer")
+    path = looker.console.plane.directory / "admin.conf"
+    console_nodes.run(path, lambda client: client.create(resources.NODES, document))
+    expect(page.locator("tr[data-key]").first).to_contain_text("zz-newcomer", timeout=30_000)
+    console_nodes.run(path, lambda client: client.delete(resources.NODES, "zz-newcomer"))
+    expect(page.locator("tr[data-key]").first).not_to_contain_text("zz-newcomer", timeout=30_000)
+
+
+def test_the_ledger_is_searched_and_its_chain_verified(looker: console_world.Looker):
+    page = looker.page("/ledger", color_scheme="dark")
+    expect(page.locator("#chains")).to_contain_text("verified")
+    looker.picture(page, "ledger")
+    console_world.require_accessible(page)
+    head = page.locator(".head code").first.inner_text()
+    page.get_by_label("A head that was noted before").fill(head)
+    page.get_by_role("button", name="Is it still there?").click()
+    expect(page.get_by_text("It is in the chain")).to_be_visible()
+    page.goto("/ledger?filter=edge-silent")
+    expect(page.locator("tr[data-key]")).to_have_count(1)
+
+
+def test_machines_that_a_cluster_does_not_have_are_explained(looker: console_world.Looker):
+    page = looker.page("/machines")
+    expect(page.get_by_text("Machines are not known here.")).to_be_visible()
+    console_world.require_accessible(page)
+
+
+def test_on_a_phone_nothing_scrolls_sideways(looker: console_world.Looker):
+    page = looker.page("/nodes", viewport=console_world.PHONE, has_touch=True)
+    for path in ("/nodes", "/nodes/edge-late", "/ledger", "/machines"):
+        page.goto(path)
+        page.locator("#live.on").wait_for()
+        looker.picture(page, f"phone{path.replace('/', '-')}")
+        console_world.require_no_sideways_scroll(page)
+
+
+def test_without_javascript_rows_are_filtered_sorted_and_paged(looker: console_world.Looker):
+    page = looker.page("/nodes?count=10", java_script_enabled=False)
+    expect(page.locator("tr[data-key]")).to_have_count(10)
+    page.get_by_role("link", name="Next").click()
+    expect(page.locator("nav.pager")).to_contain_text("11–20 of")
+    page.get_by_role("link", name="Node").last.click()
+    page.get_by_role("searchbox").fill("edge-late")
+    page.get_by_role("button", name="Show").click()
+    expect(page.locator("tr[data-key]")).to_have_count(1)
+    before = page.locator("tr[data-key] svg.life rect").first.get_attribute("width")
+    page.get_by_role("link", name="zoom in").click()
+    assert page.locator("tr[data-key] svg.life rect").first.get_attribute("width") != before
+    looker.picture(page, "nodes-without-javascript")

@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Requests and tokens in a real browser, on a real control plane.
+
+Proves: a request is approved by keyboard alone and denied without JavaScript; a new token is shown once, a machine joins by what was shown, and the
+page says so live; nobody's words become markup; every page can be read by everybody, also on a phone.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import re
+import shlex
+from typing import Any
+
+import pytest
+from playwright import sync_api as playwright
+
+from handfast.bootstrap import kubeconfig
+from handfast.pki import keys, names, requests
+from handfast.runtime import tls
+from tests.scenarios import console_world, up_world
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+EVIL = "<img src=x onerror=alert(1)>\u202egnp"
+_CSRS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
+
+
+def file_request(plane: up_world.Up, name: str, *, cn: str = "", token: str = "") -> tuple[int, Any]:
+    """A node's request with a usage too many: the rules leave it to a person. With a token it is a good one."""
+    subject = names.Subject(common_name=cn or f"system:node:{name}", organizations=("system:nodes",))
+    content = requests.build(subject, names.Sans(), keys.generate())
+    usages = ["digital signature", "client auth", *([] if token else ["server auth"])]
+    spec = {
+        "request": base64.b64encode(content).decode(),
+        "signerName": "kubernetes.io/kube-apiserver-client-kubelet",
+        "usages": usages,
+    }
+    document = {"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", "metadata": {"name": name}}
+    if not token:
+        code, answer = plane.call("POST", _CSRS, {**document, "spec": spec})
+        assert code == 201, answer
+        return code, answer
+    trusted = kubeconfig.parse((plane.directory / "admin.conf").read_text()).cluster.certificate_authority_data
+    with contextlib.closing(plane.connection(tls.client_context(trusted))) as connection:
+        headers = {"Content-Type": "application/json", "Authorization": f"Bearer {token}"}
+        connection.request("POST", _CSRS, json.dumps({**document, "spec": spec}), headers)
+        reply = connection.getresponse()
+        return reply.status, json.loads(reply.read())
+
+
+def look(looker: console_world.Looker, page: playwright.Page, name: str) -> None:
+    """Keep a picture, and hold the page to what every page is held to."""
+    looker.picture(page, name)
+    console_world.require_accessible(page)
+    console_world.require_no_sideways_scroll(page)
+
+
+def go_back(page: playwright.Page) -> None:
+    """As the button of the browser; of what it has not kept there is nothing to load."""
+    with contextlib.suppress(playwright.Error):
+        page.go_back(wait_until="commit", timeout=10_000)
+
+
+def test_a_request_is_approved_by_keyboard_alone(looker: console_world.Looker) -> None:
+    plane = looker.console.plane
+    listing = looker.page("/requests")
+    listing.locator("#live.on").wait_for()
+    file_request(plane, "edge-0417")
+    # Live: nobody has loaded the page again.
+    listing.get_by_role("link", name="edge-0417").wait_for()
+    look(looker, listing, "requests-light")
+    listing.keyboard.press("Tab")
+    listing.get_by_role("link", name="edge-0417").focus()
+    listing.keyboard.press("Enter")
+    listing.get_by_role("heading", name="edge-0417 asks for a certificate").wait_for()
+    assert listing.locator("table.checks tbody tr").count() >= 5
+    assert "usages" in listing.locator("table.checks tr", has_text="fails").first.inner_text()
+    look(looker, listing, "request-light")
+    for _ in range(60):
+        listing.keyboard.press("Tab")
+        if listing.evaluate("document.activeElement.textContent.trim()") == "Approve…":
+            break
+    listing.keyboard.press("Enter")
+    listing.keyboard.press("Tab")
+    listing.keyboard.type("edge-0418")
+    listing.keyboard.press("Enter")
+    listing.get_by_role("alert").wait_for()
+    assert listing.locator("#approve-word[aria-invalid=true]").count() == 1
+    look(looker, listing, "request-mistyped")
+    listing.locator("#approve-word").focus()
+    listing.keyboard.type("edge-0417")
+    listing.keyboard.press("Enter")
+    listing.get_by_text("The request edge-0417 is approved.").wait_for()
+    condition = plane.call("GET", f"{_CSRS}/edge-0417")[1]["status"]["conditions"][0]
+    assert (condition["type"], condition["reason"]) == ("Approved", "ConsoleApprove")
+
+
+def test_a_request_is_denied_on_a_phone_without_javascript(looker: console_world.Looker) -> None:
+    plane = looker.console.plane
+    file_request(plane, "edge-0666")
+    page = looker.page(
+        "/requests?filter=edge-0666", viewport=console_world.PHONE, java_script_enabled=False, color_scheme="dark"
+    )
+    looker.picture(page, "requests-phone-dark")
+    console_world.require_no_sideways_scroll(page)
+    page.get_by_role("link", name="edge-0666").click()
+    page.locator("summary", has_text="Deny").click()
+    page.get_by_label("Type edge-0666 to deny it").fill("edge-0666")
+    page.get_by_label("Why").fill("we have no such machine")
+    looker.picture(page, "request-phone-dark")
+    console_world.require_no_sideways_scroll(page)
+    page.get_by_role("button", name="Deny", exact=True).click()
+    page.get_by_text("The request edge-0666 is denied.").wait_for()
+    assert "we have no such machine" in page.locator("#behind").inner_text()
+    condition = plane.call("GET", f"{_CSRS}/edge-0666")[1]["status"]["conditions"][0]
+    assert (condition["type"], condition["message"]) == ("Denied", "we have no such machine")
+
+
+def test_a_token_is_shown_once_and_a_machine_joins_by_it(looker: console_world.Looker) -> None:
+    plane = looker.console.plane
+    page = looker.page("/tokens/new")
+    page.get_by_label("How long it lives").fill("soon")
+    page.get_by_label("Description").fill("rack 7")
+    page.get_by_label("Which nodes").fill("rack-7-*")
+    page.get_by_role("button", name="Create it").click()
+    page.get_by_text("1 field is not as it should be").wait_for()
+    assert page.get_by_label("Description").input_value() == "rack 7"
+    look(looker, page, "token-form-wrong")
+    page.get_by_label("How long it lives").fill("2h")
+    page.get_by_role("button", name="Create it").click()
+    command = page.locator("pre.secret").inner_text()
+    look(looker, page, "token-once")
+    token = shlex.split(command)[shlex.split(command).index("--token") + 1]
+    secret = token.partition(".")[2]
+    address = f"/tokens/{token.partition('.')[0]}"
+    assert secret not in page.url
+    # It is gone: the answer cannot be gone back to, and to send the form again makes nothing.
+    page.get_by_role("link", name="I have it").click()
+    page.get_by_role("heading", name="Token").wait_for()
+    assert secret not in page.content()
+    go_back(page)
+    assert secret not in page.content()
+    page.goto(address)
+    # The machine joins by what was shown, and the page says so live.
+    page.locator("#live.on").wait_for()
+    code, answer = file_request(plane, "rack-7-1", token=token)
+    assert code == 201, answer
+    page.get_by_text("1 of 1").wait_for()
+    page.get_by_role("link", name="rack-7-1").wait_for()
+    code, answer = file_request(plane, "rack-7-2", token=token)
+    assert code == 403, answer
+    page.get_by_text("TokenUsedUp").first.wait_for()
+    look(looker, page, "token-used-up")
+    page.goto("/tokens")
+    page.locator("#refusals", has_text="TokenUsedUp").wait_for()
+    look(looker, page, "tokens-light")
+    page.goto(address)
+    page.locator("summary", has_text="Revoke").click()
+    page.get_by_label(re.compile("to revoke it")).fill(token.partition(".")[0])
+    page.get_by_role("button", name="Revoke", exact=True).click()
+    page.get_by_text("is revoked").wait_for()
+    logs = [path.read_text() for path in plane.directory.parent.rglob("*.log")]
+    assert logs
+    assert not any(secret in text for text in logs)
+
+
+def test_without_javascript_a_new_token_cannot_be_gone_back_to(looker: console_world.Looker) -> None:
+    page = looker.page("/tokens/new", java_script_enabled=False, viewport=console_world.PHONE)
+    page.get_by_role("button", name="Create it").click()
+    secret = page.locator("pre.secret").inner_text().partition("--token ")[2].split()[0].partition(".")[2]
+    looker.picture(page, "token-once-phone")
+    console_world.require_no_sideways_scroll(page)
+    page.goto("/requests")
+    go_back(page)
+    assert secret not in page.content()
+
+
+def test_what_strangers_write_is_text(looker: console_world.Looker) -> None:
+    plane = looker.console.plane
+    name = "evil-<img src=x onerror=alert(1)>"
+    file_request(plane, name, cn=f"system:node:{EVIL}")
+    data = {
+        "token-id": "evilid",
+        "token-secret": "0123456789abcdef",
+        "description": EVIL,
+        "usage-bootstrap-signing": "true",
+    }
+    secret = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "bootstrap-token-evilid"},
+        "type": "bootstrap.kubernetes.io/token",
+        "stringData": data,
+    }
+    code, answer = plane.call("POST", "/api/v1/namespaces/kube-system/secrets", secret)
+    assert code == 201, answer
+    page = looker.page("/requests?filter=evil")
+    page.on("dialog", lambda _dialog: pytest.fail("a script of a stranger ran"))
+    link = page.locator("tbody a[href*=evil]").first
+    link.wait_for()
+    assert page.locator("tbody img").count() == 0
+    assert page.locator("tbody .mark").count() >= 1
+    link.click()
+    page.locator("#behind").wait_for()
+    look(looker, page, "request-evil")
+    page.goto("/tokens/evilid")
+    page.locator("#token_head .mark").wait_for()
+    assert page.locator("img").count() == 0
+
+
+@pytest.mark.parametrize("path", ["/requests", "/tokens", "/tokens/new"])
+def test_every_page_is_whole_on_a_phone_and_in_the_dark(looker: console_world.Looker, path: str) -> None:
+    page = looker.page(path, viewport=console_world.PHONE, color_scheme="dark")
+    page.locator("#live.on").wait_for()
+    look(looker, page, f"{path.strip('/').replace('/', '-')}-phone-dark-live")

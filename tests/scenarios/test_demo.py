@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`handfast demo` as a real process: everything that the story promises is seen, without any right of root, and nothing is left, whenever it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from handfast.demo import lines, story
+from tests.scenarios import up_world
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+DEMO = (*up_world.COMMAND, "demo")
+MEMORY = pathlib.Path("/dev/shm")
+
+
+def unprivileged() -> tuple[str, ...]:
+    """Root without any of its rights, where root runs the tests."""
+    if os.geteuid() != 0 or not shutil.which("setpriv"):
+        return ()
+    return ("setpriv", "--no-new-privs", "--bounding-set=-all", "--inh-caps=-all")
+
+
+def environment(directory: pathlib.Path, **more: str) -> dict[str, str]:
+    return {**up_world.environment(), "TMPDIR": str(directory), **more}
+
+
+@pytest.fixture
+def nothing_left(tmp_path: pathlib.Path) -> Iterator[pathlib.Path]:
+    """A directory for temporary ones; afterwards neither it, nor memory, nor the table of processes has anything of the demo."""
+    directory = tmp_path / "temporary"
+    directory.mkdir()
+    before = set(MEMORY.glob("hf-demo-*"))
+    yield directory
+    assert list(directory.iterdir()) == []
+    assert set(MEMORY.glob("hf-demo-*")) <= before
+    assert list(working_in(directory)) == []
+
+
+def working_in(directory: pathlib.Path) -> Iterator[str]:
+    """The processes that work in a directory, or below it."""
+    for path in pathlib.Path("/proc").iterdir():
+        if path.name.isdecimal():
+            try:
+                if (path / "cwd").readlink().is_relative_to(directory):
+                    yield (path / "cmdline").read_text()
+            except OSError:
+                continue
+
+
+def test_everything_is_seen_without_any_right_of_root_and_nothing_is_left(nothing_left):
+    """Its temporary directory has a long name, and the settings of whoever starts it do not count."""
+    directory = nothing_left / ("long-" * 20)
+    directory.mkdir()
+    done = subprocess.run(
+        [*unprivileged(), *DEMO, "-o", "json"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment(directory, HANDFAST_LISTEN="not an address"),
+    )
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    failed = [row for row in rows if row.get("verdict") == "failed" or "logs" in row]
+    assert (done.returncode, failed, done.stderr) == (0, [], "")
+    opening, *steps, end = rows
+    assert "unset HANDFAST_LISTEN" in opening["opening"]
+    assert [(row["step"], row["title"], row["verdict"]) for row in steps] == [
+        (number, step.title, "passed") for number, step in enumerate(story.STEPS, 1)
+    ]
+    for row, step in zip(steps, story.STEPS, strict=True):
+        for typed, line in zip(row["lines"], step.lines, strict=True):
+            assert lines.pattern(line.text).fullmatch(typed["command"])
+            assert typed["code"] == (None if line.stays else line.code)
+    assert (end["clean"], end["left"]) == (True, {"processes": [], "ports": [], "files": []})
+    assert len(end["removed"]) == 2
+    directory.rmdir()
+
+
+@pytest.fixture(params=[signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)
+def number(request: pytest.FixtureRequest) -> signal.Signals:
+    return signal.Signals(request.param)
+
+
+# Where each signal comes: while nothing stays yet, while a machine waits, and while the control plane starts.
+WHERE = {
+    signal.SIGHUP: (1, "$ handfast init"),
+    signal.SIGTERM: (2, "$ grep waiting"),
+    signal.SIGINT: (3, "$ grep -o 'Handfast is ready'"),
+}
+PROMPT = "Enter: the next step"
+
+
+def test_whenever_it_is_interrupted_nothing_is_left_and_that_is_said(nothing_left, number):
+    """In the middle of a step, with processes that have begun, in a terminal that sends it to its foreground."""
+    step, line = WHERE[number]
+    with up_world.Terminal([*DEMO, "--step"], environment(nothing_left)) as terminal:
+        for count in range(1, step + 1):
+            up_world.until(lambda count=count: terminal.text.count(PROMPT) == count, 120, terminal.text)
+            os.write(terminal._ours, b"\n")
+        terminal.shows(line)
+        os.killpg(terminal.process.pid, number)
+        # Once more: the end is not disturbed.
+        os.killpg(terminal.process.pid, number)
+        shown = terminal.shows("reason: Interrupted")
+        assert terminal.process.wait(60) == 1
+    assert "nothing is left: no process, no port, no file" in shown
+    assert f"error: {number.name} in step {step}; it was cleaned up" in shown
+    assert "\x1b[1;36m" in shown
+
+
+@pytest.mark.parametrize(
+    ("words", "variables", "code", "reason", "text"),
+    [
+        (("--nothing",), {}, 2, "Usage", "--nothing"),
+        (("-o", "yaml"), {}, 2, "Usage", "json"),
+        (("--listen", "somewhere"), {}, 2, "Usage", "has no port"),
+        (("--listen", "0.0.0.0:6443"), {}, 2, "Usage", "not on this machine alone"),
+        (("--listen", "127.0.0.1:{taken}"), {}, 1, "AddressInUse", "another process has this port"),
+        ((), {"TMPDIR": "/nowhere/at/all"}, 1, "FileNotFound", "/nowhere/at/all"),
+        ((), {"TMPDIR": "/proc/self"}, 1, "", "/proc/self"),
+    ],
+)
+def test_bad_input_is_told_before_anything_is_made(nothing_left, words, variables, code, reason, text):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = str(server.getsockname()[1])
+        done = subprocess.run(
+            [*DEMO, *(word.replace("{taken}", port) for word in words)],
+            capture_output=True,
+            text=True,
+            check=False,
+            env=environment(nothing_left, **variables),
+            timeout=60,
+        )
+    assert (done.returncode, done.stdout) == (code, ""), done.stderr
+    assert done.stderr.startswith("error: ")
+    assert text in done.stderr
+    assert done.stderr.splitlines()[-1].startswith(f"reason: {reason}")
+    assert "Traceback" not in done.stderr
+
+
+def test_without_the_parts_of_the_mesh_the_control_plane_starts_without_one(nothing_left):
+    """What is left out then, and what is told of it, is shown in tests/unit/demo/test_telling.py."""
+    hide = "import sys; sys.modules['grpc'] = None; sys.argv = ['handfast', *sys.argv[1:]]; from handfast.cli import main; main.main()"
+    with subprocess.Popen(
+        [sys.executable, "-c", hide, "demo"], stdout=subprocess.PIPE, text=True, env=environment(nothing_left)
+    ) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if line.startswith("$ handfast up "):
+                assert "--mesh" not in line
+                process.send_signal(signal.SIGINT)
+                break
+        process.stdout.read()
+    assert process.returncode == 1

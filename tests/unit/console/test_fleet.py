@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Keepers hand objects on and forget them; after a list what was not in it is gone; a Lease in time is not told of."""
+
+from __future__ import annotations
+
+import datetime
+
+import pytest
+
+from handfast.client import partial
+from handfast.console import fleet, needs
+from tests.unit.rules.console import ledgers
+from tests.world.clock import MovableClock
+
+
+def node(name: str) -> needs.Labelled:
+    return needs.Labelled(partial.LabelledMeta(name=name, labels={"zone": "a"}))
+
+
+def lease(name: str, at: datetime.datetime) -> needs.Lease:
+    spec = needs.LeaseSpec(renew_time=at.strftime("%Y-%m-%dT%H:%M:%S.%fZ"), lease_duration_seconds=40)
+    return needs.Lease(needs.Meta(name=name), spec)
+
+
+@pytest.fixture
+def told() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def clock() -> MovableClock:
+    return MovableClock()
+
+
+@pytest.fixture
+def made(told: list[str], clock: MovableClock) -> fleet.Fleet:
+    return fleet.Fleet(clock, told.append)
+
+
+def names(made: fleet.Fleet) -> list[str]:
+    made.look()
+    return sorted(record.name for record in made.table.ordered)
+
+
+def test_after_a_list_what_was_not_in_it_is_gone(made: fleet.Fleet):
+    keeper = made.keepers["nodes"]
+    for listed in (("a", "b"), ("b", "c")):
+        keeper.begin()
+        for name in listed:
+            keeper.put(node(name))
+        keeper.end()
+        assert names(made) == sorted(listed)
+    keeper.remove(node("b"))
+    assert (names(made), keeper.synced) == (["c"], True)
+
+
+def test_a_lease_that_is_renewed_in_time_is_not_told_of(made: fleet.Fleet, told: list[str], clock: MovableClock):
+    made.keepers["nodes"].put(node("a"))
+    leases = made.keepers["leases"]
+    leases.begin()
+    leases.put(lease("a", clock.now()))
+    leases.end()
+    made.look()
+    told.clear()
+    leases.put(lease("a", clock.now() + datetime.timedelta(seconds=10)))
+    assert told == []
+    leases.remove(lease("a", clock.now()))
+    assert told == ["leases"]
+
+
+def test_what_is_forbidden_is_no_trouble_of_a_node(made: fleet.Fleet):
+    made.keepers["nodes"].put(node("a"))
+    made.keepers["leases"].end()
+    made.keepers["ledger"].end()
+    assert names(made) == ["a"]
+    assert (made.table.leases_read, made.table.ledger_read) == (True, False)
+    made.keepers["leases"].refused("you may not")
+    assert not made.table.leases_read
+
+
+def test_segments_are_kept_packed_and_can_be_had_again(made: fleet.Fleet):
+    first, last = ledgers.chain([ledgers.entry("a")], [ledgers.entry("b")])
+    keeper = made.keepers["ledger"]
+    for each in (first, last):
+        spec = needs.SegmentSpec(each.sequence, each.previous, each.entries, each.sealed, each.hash, each.chain)
+        keeper.put(needs.Segment(needs.Meta(name=each.name), spec))
+    assert [view.spec.entries for view in keeper] == [first.entries, last.entries]
+    keeper.end()
+    assert made.table.ledger_read
+    keeper.remove(needs.Segment(needs.Meta(name=first.name)))
+    assert list(made.ledger.names()) == [last.name]
+    assert list(made.keepers["nodes"]) == []
