@@ -42,7 +42,7 @@ ALLOWED: Mapping[str, Allowed] = {
     "copy": Allowed(("api",), "documents are copied before they are changed"),
     "cryptography": Allowed(("pki",), "keys and certificates; no other room touches it"),
     "csv": Allowed(("rules.machines.inventory_file",), "the grammar of a line of cells"),
-    "dataclasses": Allowed(EVERYWHERE, "facts are frozen dataclasses"),
+    "dataclasses": Allowed(EVERYWHERE, "facts that hide a field or are copied with changes are frozen dataclasses"),
     "datetime": Allowed(EVERYWHERE, "instants as values; asking for the present is refused below"),
     "decimal": Allowed(("api", "rules.limit_ranges", "rules.pod_resources", "rules.quotas"), "quantities are exact"),
     "difflib": Allowed(("rules.mesh.settings",), "the nearest key to a misspelt one"),
@@ -64,7 +64,7 @@ ALLOWED: Mapping[str, Allowed] = {
     "shlex": Allowed(EVERYWHERE, "quoting of command lines that people paste"),
     "json": Allowed(EVERYWHERE, "texts of messages, and JSON where msgspec is too lenient or too strict"),
     "math": Allowed(EVERYWHERE, "NaN and infinities"),
-    "msgspec": Allowed(EVERYWHERE, "JSON to typed values, in C"),
+    "msgspec": Allowed(EVERYWHERE, "JSON to typed values, and facts that are frozen structs, in C"),
     "operator": Allowed(EVERYWHERE, "functions for keys and sums"),
     "re": Allowed(EVERYWHERE, "patterns written here; never one that a user sent"),
     "re2": Allowed(

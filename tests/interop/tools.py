@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 
 from tests.interop import running
+from tests.world import warm
 
 HANDFAST = (sys.executable, "-m", "handfast")
 
@@ -33,14 +34,12 @@ class Tool:
     environment: Mapping[str, str] = field(default_factory=dict)
 
     def __call__(self, *arguments: object, code: int = 0) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
-            [*self.words, *map(str, arguments), *self.last],
-            capture_output=True,
-            text=True,
-            timeout=2 * running.DEADLINE,
-            env={**os.environ, **self.environment},
-            check=False,
-        )
+        words, variables = [*self.words, *map(str, arguments), *self.last], {**os.environ, **self.environment}
+        seconds = 2 * running.DEADLINE
+        if tuple(words[: len(HANDFAST)]) == HANDFAST:
+            done = warm.run(words[len(HANDFAST) :], variables, seconds)
+        else:
+            done = subprocess.run(words, capture_output=True, text=True, timeout=seconds, env=variables, check=False)
         assert done.returncode == code, f"{arguments}: {done.stdout}{done.stderr}"
         return done
 

@@ -6,10 +6,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import os
 import pathlib
 import ssl
-import subprocess
-import sys
 from collections.abc import AsyncIterator
 from typing import Any, TypeVar
 
@@ -24,6 +23,7 @@ from handfast.rules import controller_rights
 from handfast.rules.machines import bootstrapper, settings
 from handfast.runtime import tasks
 from tests.scenarios import callers, certified, controlled, granting
+from tests.world import warm
 
 MACHINES = api.Resource("machine.openshift.io", "v1beta1", "machines", True)
 DEFINITIONS = api.Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", False)
@@ -83,14 +83,9 @@ class Story(certified.Story):
         text = self.world.place.admin_kubeconfig.read_text().replace("https://127.0.0.1:6443", self.world.base)
         path = self.world.place.root / "served.conf"
         path.write_text(text)
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "handfast", *words, "--kubeconfig", str(path)),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
-        out, err = await process.communicate()
-        assert process.returncode == code, (process.returncode, out.decode(), err.decode())
-        return out.decode() + (err.decode() if code else "")
+        done = await asyncio.to_thread(warm.run, [*words, "--kubeconfig", str(path)], os.environ, 60)
+        assert done.returncode == code, (done.returncode, done.stdout, done.stderr)
+        return done.stdout + (done.stderr if code else "")
 
     async def told_of(self, namespace: str, name: str) -> list[tuple[str, str]]:
         """The Events about an object."""

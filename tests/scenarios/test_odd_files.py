@@ -17,6 +17,7 @@ import pytest
 from handfast.bootstrap import cluster_info
 from handfast.runtime import files
 from tests.unit.pki import making
+from tests.world import warm
 from tests.world import world as worlds
 from tests.world.tls_cluster import TOKEN
 
@@ -27,8 +28,7 @@ PATIENCE = 60
 
 
 def run(*words: object) -> subprocess.CompletedProcess[str]:
-    arguments = [*HANDFAST, *map(str, words)]
-    return subprocess.run(arguments, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    return warm.run([*map(str, words)], os.environ, PATIENCE)
 
 
 @pytest.fixture

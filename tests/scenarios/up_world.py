@@ -20,7 +20,7 @@ from urllib import parse as urls
 
 from handfast.bootstrap import kubeconfig
 from handfast.runtime import tls
-from tests.world import last_words, looking
+from tests.world import last_words, looking, warm
 
 COMMAND = (sys.executable, "-m", "handfast")
 FREE = (
@@ -42,8 +42,7 @@ def run(*arguments: object, seconds: float = 60) -> subprocess.CompletedProcess[
 
 def run_in(variables: Mapping[str, str], *arguments: object, seconds: float = 60) -> subprocess.CompletedProcess[str]:
     """The same with these variables."""
-    words = [*COMMAND, *map(str, arguments)]
-    return subprocess.run(words, capture_output=True, text=True, timeout=seconds, env=dict(variables), check=False)
+    return warm.run([*map(str, arguments)], variables, seconds)
 
 
 def alive(pid: int) -> bool:

@@ -12,8 +12,9 @@ import json
 import operator
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from handfast import errors
 
@@ -59,8 +60,7 @@ def number(value: Any, *path: str) -> int:
     return found if isinstance(found, int) and not isinstance(found, bool) else 0
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(msgspec.Struct, frozen=True):
     """One step of a path: a key, an index, everything, or the elements a comparison holds for."""
 
     key: str | None = None
@@ -68,8 +68,7 @@ class Step:
     where: Filter | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Filter:
+class Filter(msgspec.Struct, frozen=True):
     """`?(@.path OP literal)`; without an operator, the path has to be there."""
 
     path: tuple[Step, ...]

@@ -16,6 +16,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from handfast import errors
 from handfast.api.schema import schema
 
@@ -31,8 +33,7 @@ def _group_version(group: str, version: str) -> str:
     return f"{group}/{version}" if group else version
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Subresource:
+class Subresource(msgspec.Struct, frozen=True, kw_only=True):
     """A path below an object: what kind of document it takes and gives."""
 
     name: str

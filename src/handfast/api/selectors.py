@@ -13,6 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from handfast.api import objects, status
 
 _BINARY = ("in", "notin", "=", "==", "!=", "gt", "lt")
@@ -25,8 +27,7 @@ _INTEGER = re.compile(r"[+-]?[0-9]{1,19}\Z", re.ASCII)
 _SPECIAL = frozenset({"=", "==", "!=", "!", "(", ")", ",", "<", ">"})
 
 
-@dataclass(frozen=True, slots=True)
-class Requirement:
+class Requirement(msgspec.Struct, frozen=True):
     """One condition on one label; `values` are sorted and without duplicates."""
 
     key: str
@@ -267,8 +268,7 @@ def _expression(document: Any) -> Requirement:
     return _requirement(key, _OBJECT_OPERATORS[operator], values)
 
 
-@dataclass(frozen=True, slots=True)
-class FieldTerm:
+class FieldTerm(msgspec.Struct, frozen=True):
     """One condition on one field; an absent field has the empty value."""
 
     field: str
@@ -280,8 +280,7 @@ class FieldTerm:
         return f"{self.field}{'=' if self.equal else '!='}{escaped}"
 
 
-@dataclass(frozen=True, slots=True)
-class FieldSelector:
+class FieldSelector(msgspec.Struct, frozen=True):
     """A conjunction of terms, sorted; none at all matches every object."""
 
     terms: tuple[FieldTerm, ...] = ()

@@ -7,7 +7,8 @@ YAML is answered with the same bytes: JSON is YAML, and stored bytes leave as th
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+
+import msgspec
 
 from handfast.api import status
 
@@ -33,8 +34,7 @@ _SHAPES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
+class Shape(msgspec.Struct, frozen=True):
     """What to answer with; `version` is the version of the wrapping kind, `media` what the bytes are called.
 
     `typeless`: they would rather have protobuf, in which items of a list have neither kind nor apiVersion.

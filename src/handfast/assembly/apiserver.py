@@ -14,9 +14,9 @@ import math
 import pathlib
 import socket
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 import structlog
 
 from handfast import errors
@@ -74,8 +74,7 @@ _FULL = "the disk is full: writes are refused, deletes are not"
 SEALED = ("core/secrets/",)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuditOptions:
+class AuditOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Where the audit log goes, and how much of it is kept. `path` "-" is standard output."""
 
     path: str
@@ -84,8 +83,7 @@ class AuditOptions:
     max_days: int = 30
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApiServerOptions:
+class ApiServerOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What `serve apiserver` was told. Exactly one of `listen` and `listen_fd` is given."""
 
     directory: str
@@ -94,14 +92,14 @@ class ApiServerOptions:
     advertise: tuple[str, ...] = ()
     store: str = ""
     etcd: etcd_access.Access | None = None
-    limits: limits_module.Limits = field(default_factory=limits_module.Limits)
-    guard: guard_module.GuardOptions = field(default_factory=guard_module.GuardOptions)
+    limits: limits_module.Limits = msgspec.field(default_factory=limits_module.Limits)
+    guard: guard_module.GuardOptions = msgspec.field(default_factory=guard_module.GuardOptions)
     audit: AuditOptions | None = None
     # Certificate and key files that are served instead of the directory's own pair.
     tls_files: tuple[str, str] | None = None
     # Networks of balancers, as an operator writes them.
     proxy_protocol_from: str = "none"
-    forms: Mapping[int, envelope.Form] = field(default_factory=lambda: envelope.FORMS)  # of stored values
+    forms: Mapping[int, envelope.Form] = msgspec.field(default_factory=lambda: envelope.FORMS)  # of stored values
 
 
 class ApiServer:

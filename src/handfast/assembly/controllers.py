@@ -13,9 +13,9 @@ from __future__ import annotations
 import datetime
 import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
+import msgspec
 import structlog
 
 from handfast.client import api, connection, followed_files, hearing, machine_inventory, transport
@@ -72,8 +72,7 @@ from handfast.telemetry import health, metrics
 _log = structlog.get_logger("handfast.controllers")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Signing:
+class Signing(msgspec.Struct, frozen=True, kw_only=True):
     """With which files each signer signs certificates, for how long at most, and how long the ledger of them is kept."""
 
     files: Mapping[str, signing_authorities.Files]
@@ -81,8 +80,7 @@ class Signing:
     ledger_days: int = ledger_retention.DAYS
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MachineSource:
+class MachineSource(msgspec.Struct, frozen=True, kw_only=True):
     """Which Machines count; and the kubeconfig of the cluster that they are on, where it is another than the nodes' own."""
 
     groups: tuple[group_versions.GroupVersions, ...] = group_versions.DEFAULT
@@ -94,8 +92,7 @@ class MachineSource:
         return machine_inventory.Options(groups=self.groups, namespace=self.namespace)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Selection:
+class Selection(msgspec.Struct, frozen=True, kw_only=True):
     """Which controllers run; whether names of nodes that are alive are kept from everybody else; how long machines may take to join.
 
     `client_ca_file` is where another API server reads its client CAs from.
@@ -192,8 +189,7 @@ def known(
     }
 
 
-@dataclass(frozen=True, slots=True)
-class AdminOptions:
+class AdminOptions(msgspec.Struct, frozen=True):
     """Where health and metrics are served, and the balancers in front of it, as an operator names them."""
 
     listen: tuple[str, int]

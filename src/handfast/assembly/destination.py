@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
 
+import msgspec
 import structlog
 
 from handfast.client import api, cache, connection, events, followed_files, hearing, transport
@@ -37,8 +37,7 @@ AGENTS_FLAG = "--agents-listen"
 _log = structlog.get_logger("handfast.mesh.destination")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Where it listens, how it reaches the API, and where the control plane of the mesh is."""
 
     kubeconfig: str
@@ -51,8 +50,7 @@ class Options:
     namespace: str = control_plane.NAMESPACE
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Door:
+class Door(msgspec.Struct, frozen=True, kw_only=True):
     """One gRPC server: what it is called in the log, where it listens, and what it offers."""
 
     name: str

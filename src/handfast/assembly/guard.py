@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from handfast.api import kinds
 from handfast.apiserver import default_policy, identity
@@ -62,8 +63,7 @@ from handfast.runtime import aside as aside_module
 from handfast.runtime import clock as clocks
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GuardOptions:
+class GuardOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What authentication is told."""
 
     bootstrap_tokens: bool = False

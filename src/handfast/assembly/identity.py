@@ -9,8 +9,7 @@ serves before that, too: who asks is told that the issuer is not ready.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+import msgspec
 import structlog
 
 from handfast.client import api, cache, connection, events, followed_files, hearing, ledger, revoked, transport
@@ -32,8 +31,7 @@ _GATHER_SECONDS = 0.02
 _log = structlog.get_logger("handfast.mesh.identity")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Where it listens, how it reaches the API, and where the control plane of the mesh is."""
 
     kubeconfig: str

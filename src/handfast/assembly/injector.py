@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import importlib.metadata
 import ssl
-from dataclasses import dataclass
 
+import msgspec
 import prometheus_client
 import structlog
 
@@ -29,8 +29,7 @@ FLAG = "--injector-listen"
 _log = structlog.get_logger("handfast.mesh.injector")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Where it listens, how it reaches the API, and where the control plane of the mesh is."""
 
     kubeconfig: str

@@ -15,9 +15,9 @@ import pathlib
 import secrets
 import socket
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass
 from typing import Final
 
+import msgspec
 import prometheus_client
 import structlog
 
@@ -34,8 +34,7 @@ _MAX_BYTES: Final = 1 << 20
 _log = structlog.get_logger("handfast.machine_config")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Doors:
+class Doors(msgspec.Struct, frozen=True, kw_only=True):
     """With which pair it serves, whose client certificates and which networks count, and where its health is."""
 
     certificate: pathlib.Path
@@ -47,8 +46,7 @@ class Doors:
     proxy_protocol_from: str = "none"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuditFile:
+class AuditFile(msgspec.Struct, frozen=True, kw_only=True):
     """Where every request is written down, and when that file is full."""
 
     path: str

@@ -12,9 +12,9 @@ import contextlib
 import datetime
 import pathlib
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass
 from typing import TypeVar
 
+import msgspec
 import structlog
 
 from handfast import errors
@@ -107,8 +107,7 @@ async def run(configuration: node_config.NodeConfiguration, *, clock: clocks.Clo
         await node_agent.run()
 
 
-@dataclass(frozen=True, slots=True)
-class Obtained:
+class Obtained(msgspec.Struct, frozen=True):
     """A certificate in force; `is_new`: it was not there before; `node_existed`: there is a Node of that name already."""
 
     pair: pairs.Pair

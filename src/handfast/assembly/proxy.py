@@ -16,6 +16,7 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import msgspec
 import structlog
 
 from handfast.proxy import (
@@ -46,8 +47,7 @@ _PLAIN = "plain"
 _log = structlog.get_logger("handfast.proxy")
 
 
-@dataclass(frozen=True, slots=True)
-class Spiffe:
+class Spiffe(msgspec.Struct, frozen=True):
     """Where programs that know SPIFFE get the identity: a socket for this user, or for a group as well."""
 
     socket: pathlib.Path
@@ -74,8 +74,7 @@ class Options:
     ips: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class _Identity:
+class _Identity(msgspec.Struct, frozen=True):
     """What a proxy with an identity has, and a plain one has not."""
 
     name: str
@@ -84,8 +83,7 @@ class _Identity:
     clients: proxy_clients.Clients
 
 
-@dataclass(frozen=True, slots=True)
-class _Pieces:
+class _Pieces(msgspec.Struct, frozen=True):
     """What the parts are made of."""
 
     options: Options

@@ -13,8 +13,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
+
+import msgspec
 
 from handfast import errors
 from handfast.bootstrap import endpoints
@@ -24,8 +25,7 @@ _ID: Final = re.compile(r"[A-Za-z0-9._-]{1,253}")
 _ALLOWED: Final = "1 to 253 letters, digits, ., _ and -"
 
 
-@dataclass(frozen=True, slots=True)
-class Extension:
+class Extension(msgspec.Struct, frozen=True):
     """The identifier, empty where it is not known, and the servers in order of preference."""
 
     id: str = ""

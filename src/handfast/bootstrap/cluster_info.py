@@ -37,6 +37,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+import msgspec
+
 from handfast import errors
 from handfast.bootstrap import cluster_extension, jws, kubeconfig, tokens
 
@@ -72,16 +74,14 @@ class ClusterInfo:
     id: str
 
 
-@dataclass(frozen=True, slots=True)
-class SigningToken:
+class SigningToken(msgspec.Struct, frozen=True):
     """A token whose Secret lets it sign, and until when; the end of time where it has no end."""
 
     token: tokens.Token
     until: datetime.datetime
 
 
-@dataclass(frozen=True, slots=True)
-class Signatures:
+class Signatures(msgspec.Struct, frozen=True):
     """The keys of the ConfigMap; the ids for which there was no room; when a token of these expires next."""
 
     data: dict[str, str]

@@ -27,7 +27,6 @@ import datetime
 import enum
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
@@ -90,8 +89,7 @@ class Trouble(enum.Enum):
     NOT_VALID_NOW = "certificate not valid now"
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
+class _Row(msgspec.Struct, frozen=True):
     family: type[errors.HandfastError]
     reason: str
     # With {where}, {detail} and {by}.

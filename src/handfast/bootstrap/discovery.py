@@ -55,6 +55,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+import msgspec
+
 from handfast import errors
 from handfast.bootstrap import cluster_info, diagnosis, endpoints, jws, tokens
 from handfast.pki import pem, pins
@@ -103,16 +105,14 @@ class Offer:
     ca_file: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ByToken:
+class ByToken(msgspec.Struct, frozen=True):
     """Discovery by a signature. No pins: the user wants none."""
 
     token: tokens.Token
     pins: tuple[pins.Pin, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ByDocument:
+class ByDocument(msgspec.Struct, frozen=True):
     """Discovery by a document in a file, at an https URL or on stdin; `ca_file` is the CA of the URL."""
 
     source: str
@@ -123,8 +123,7 @@ class ByDocument:
         return self.source.startswith("https://")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """What a join is going to do."""
 
     endpoints: tuple[endpoints.Endpoint, ...]

@@ -21,8 +21,9 @@ from __future__ import annotations
 import ipaddress
 import re
 import urllib.parse
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from handfast import errors
 
@@ -37,8 +38,7 @@ _PATH: Final = re.compile(r"(?:/[A-Za-z0-9._~%+=:-]+)*")
 _HINT: Final = "write host, host:port, [v6]:port or https://host:port"
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoint:
+class Endpoint(msgspec.Struct, frozen=True):
     """Where an API server is."""
 
     host: str

@@ -19,8 +19,9 @@ from __future__ import annotations
 import datetime
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final
+
+import msgspec
 
 from handfast import errors
 from handfast.api import jsonpath, objects
@@ -49,8 +50,7 @@ _PLURALS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class FirstObject:
+class FirstObject(msgspec.Struct, frozen=True):
     """A document, and what it takes to write its path."""
 
     group: str

@@ -23,8 +23,9 @@ from __future__ import annotations
 import datetime
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from handfast import errors
 from handfast.api import objects
@@ -34,8 +35,7 @@ from handfast.bootstrap import first_objects, token_limits, token_views, tokens
 _SAME: Final = datetime.timedelta(seconds=2)
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(msgspec.Struct, frozen=True):
     """A check, whether it holds (None: it depends on who comes), and a sentence."""
 
     check: str
@@ -43,8 +43,7 @@ class Finding:
     sentence: str
 
 
-@dataclass(frozen=True, slots=True)
-class Explanation:
+class Explanation(msgspec.Struct, frozen=True):
     """All findings, and what the token is good for."""
 
     findings: tuple[Finding, ...]
@@ -54,8 +53,7 @@ class Explanation:
     joining: bool | None = False
 
 
-@dataclass(frozen=True, slots=True)
-class _Seen:
+class _Seen(msgspec.Struct, frozen=True):
     secret: tokens.TokenSecret
     document: objects.Document
     broken: str

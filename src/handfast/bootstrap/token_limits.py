@@ -61,8 +61,7 @@ class Limits:
     cidrs: tuple[Network, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Use:
+class Use(msgspec.Struct, frozen=True, kw_only=True):
     """One key that asked for a certificate. `node` is empty where it was not one for a node; `key` is `sha256:<hex>`."""
 
     time: datetime.datetime
@@ -80,8 +79,7 @@ class _Row(msgspec.Struct, frozen=True):
     source: str
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(msgspec.Struct, frozen=True):
     """The limits of a token and who has used it, read once. `count` is that of all uses, also those no longer listed."""
 
     limits: Limits

@@ -19,16 +19,16 @@ secret.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from handfast import errors
 from handfast.api import objects
 from handfast.bootstrap import tokens
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
+class Fault(msgspec.Struct, frozen=True):
     """A stable word, and a sentence."""
 
     reason: str

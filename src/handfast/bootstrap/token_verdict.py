@@ -38,6 +38,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, NoReturn
 
+import msgspec
+
 from handfast import errors
 from handfast.api import objects
 from handfast.bootstrap import tokens
@@ -75,8 +77,7 @@ def decoy() -> objects.Document:
     return tokens.secret_document(token, expiration=until, usages=tokens.USAGES, groups=[group])
 
 
-@dataclass(frozen=True, slots=True)
-class Evidence:
+class Evidence(msgspec.Struct, frozen=True):
     """What the checks see."""
 
     secret: tokens.TokenSecret

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import pathlib
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
+
+import msgspec
 
 from handfast import errors
 from handfast.api import status
@@ -32,8 +33,7 @@ _LONG: Final = 20.0
 _WAY: Final = "the way in"
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(msgspec.Struct, frozen=True):
     """One thing to look up: its name, how long it may take, and how."""
 
     name: str
@@ -62,8 +62,7 @@ OF_NODE: Final = frozenset({"ready", "requests", "nodes"})
 Progress = Callable[[int, int, list[str]], None]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class Target(msgspec.Struct, frozen=True, kw_only=True):
     """What is diagnosed, as whom, and where this machine may know more of it."""
 
     client: api.Client

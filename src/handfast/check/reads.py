@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -38,8 +37,7 @@ _EXPLAINED: Final = 25
 _OWN_SERVER: Final = "+handfast"
 
 
-@dataclass(frozen=True, slots=True)
-class Reads:
+class Reads(msgspec.Struct, frozen=True):
     """The questions to one API server."""
 
     client: api.Client

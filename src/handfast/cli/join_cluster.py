@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import pathlib
 import sys
-from dataclasses import dataclass
 from typing import Any, Final
+
+import msgspec
 
 from handfast import errors
 from handfast.bootstrap import diagnosis, kubeconfig, tokens
@@ -27,8 +28,7 @@ CLUSTER: Final = "kubernetes"
 _MAX_BYTES: Final = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class Discovered:
+class Discovered(msgspec.Struct, frozen=True):
     """The cluster, and the token to log in with; not `accepted`: the cluster did not say whether it lets the token in."""
 
     cluster: discovery.Cluster

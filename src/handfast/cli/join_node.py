@@ -18,6 +18,8 @@ import pathlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from handfast import errors
 from handfast.assembly import node_config
 from handfast.cli import output
@@ -29,8 +31,7 @@ if TYPE_CHECKING:
     from handfast.client import discovery, requests
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodePlan:
+class NodePlan(msgspec.Struct, frozen=True, kw_only=True):
     """What this machine is to become; `unit_directory` is where its systemd unit goes, None for no unit."""
 
     name: str
@@ -59,8 +60,7 @@ class Service:
     next_command: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Joined:
+class Joined(msgspec.Struct, frozen=True):
     """A machine that has joined."""
 
     discovered: join_cluster.Discovered
@@ -116,8 +116,7 @@ class Joined:
         return f"wrote {unit}: the agent runs now, and after every start of this machine"
 
 
-@dataclass(frozen=True, slots=True)
-class Rehearsed:
+class Rehearsed(msgspec.Struct, frozen=True):
     """A dry run; not `asks`: no certificate would be requested, since there is one in force."""
 
     discovered: join_cluster.Discovered

@@ -7,8 +7,9 @@ typed: the token of a bootstrap kubeconfig.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from handfast import errors
 from handfast.bootstrap import discovery as discovery_rules
@@ -21,8 +22,7 @@ _SOURCES: Final = "name a file, an https URL, or - for stdin"
 _FILE_IS_TRUSTED: Final = "leave it out: the CA in the file is trusted because the file is"
 
 
-@dataclass(frozen=True, slots=True)
-class _Words:
+class _Words(msgspec.Struct, frozen=True):
     """A fault as this command says it; `{file}` is what was typed as --discovery-file."""
 
     message: str

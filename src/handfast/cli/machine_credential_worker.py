@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import pathlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
 
 from handfast.cli import connecting, durations, output
 
@@ -25,8 +26,7 @@ _USER: Final = "kubelet"
 _CLUSTER: Final = "handfast"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     """What was typed: for which Machine (None: for all workers), where it goes, for how long, and which server it names."""
 
     machine: str | None

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import click
+import msgspec
 
 from handfast import errors
 from handfast.cli import candidates, connecting, durations, machine_options, output
@@ -93,8 +94,7 @@ def ignition(ctx: click.Context, /, name: str | None, kubeconfig: str | None, di
     _show(asyncio.run(_make(path, wanted, layout.Layout.at(directory))), wanted.out)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Wanted:
+class _Wanted(msgspec.Struct, frozen=True, kw_only=True):
     """What was typed."""
 
     name: str

@@ -17,6 +17,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+import msgspec
+
 from handfast import errors
 from handfast.api import handfast_kinds, jsonpath, objects, resources, status
 from handfast.cli import output, revocation
@@ -66,8 +68,7 @@ class Target:
         return name
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """What is so now. `certificates` are those in force that it names, None where the ledger may not be read; `known`: whether there is one."""
 
     target: Target

@@ -12,8 +12,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
+
+import msgspec
 
 from handfast import errors
 from handfast.api import handfast_kinds, jsonpath, objects, resources, status
@@ -27,8 +28,7 @@ _MAX_NAME: Final = 253
 _TRIES: Final = 5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """What is so now. `known`: whether there is such a Node, None if we may not know; `others`: Revocations that name it."""
 
     node: str

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+
 from handfast import errors
 from handfast.cli import output, rollout_output
 
@@ -37,8 +39,7 @@ class Wanted:
     form: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """What was cut, or would be, and how far the replacement is. `over`: whoever can follow has it."""
 
     cut: client_credentials.Open | None = None

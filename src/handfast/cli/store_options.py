@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import msgspec
 
 from handfast.assembly import config, stores
 from handfast.cli import output, settings
@@ -37,8 +38,7 @@ def options(function: _F) -> _F:
     return function
 
 
-@dataclass(frozen=True, slots=True)
-class StoreChoice:
+class StoreChoice(msgspec.Struct, frozen=True):
     """A data directory, the store that belongs to it, and how an etcd is reached."""
 
     place: layout.Layout

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 import aiohttp
+import msgspec
 import yarl
 
 from handfast import errors
@@ -27,8 +28,7 @@ _MAX_BYTES: Final = 3 << 20
 _MAX_RETRY_AFTER: Final = 60
 
 
-@dataclass(frozen=True, slots=True)
-class Trust:
+class Trust(msgspec.Struct, frozen=True):
     """By what a server is judged: a CA bundle in PEM, or with None the roots of the system."""
 
     ca: bytes | None

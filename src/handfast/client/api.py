@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import urllib.parse
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Generic, Protocol, TypeVar, get_args
 
@@ -50,8 +49,7 @@ class Addressable(Protocol):
     def namespaced(self) -> bool: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Resource:
+class Resource(msgspec.Struct, frozen=True):
     """A resource that is not in the table of kinds; those that are have their names in `api.resources`."""
 
     group: str
@@ -80,8 +78,7 @@ class Listing(msgspec.Struct, Generic[T]):
         return self.listed or []
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scope:
+class Scope(msgspec.Struct, frozen=True, kw_only=True):
     """Which objects of a resource: of one namespace or all, with selectors or without."""
 
     namespace: str = ""

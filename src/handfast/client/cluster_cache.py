@@ -22,9 +22,9 @@ import json
 import pathlib
 import random as randomness
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final
 
+import msgspec
 import structlog
 import yaml
 
@@ -40,16 +40,14 @@ JITTER: Final = 0.2
 _log = structlog.get_logger("handfast.cluster_cache")
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
+class Known(msgspec.Struct, frozen=True):
     """The cluster of one context of a kubeconfig; the first of the servers is the one in use."""
 
     cluster: str
     info: cluster_info.ClusterInfo
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refreshed:
+class Refreshed(msgspec.Struct, frozen=True, kw_only=True):
     """What is in the kubeconfig now, and what of it is new."""
 
     before: cluster_info.ClusterInfo

@@ -9,8 +9,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from handfast.api import jsonpath, resources
 from handfast.client import api
@@ -20,8 +21,7 @@ from handfast.rules import controller_rights, user_names
 _Question = tuple[str, str, str, str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class Rights:
+class Rights(msgspec.Struct, frozen=True):
     """As whom it was asked, and what is missing, in words."""
 
     user: str

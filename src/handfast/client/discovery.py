@@ -21,8 +21,9 @@ from __future__ import annotations
 import asyncio
 import datetime
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
+
+import msgspec
 
 from handfast import errors
 from handfast.bootstrap import cluster_info, diagnosis, endpoints, tokens
@@ -42,8 +43,7 @@ _BUSY: Final = backoff.Schedule(initial=1.0, cap=8.0, jitter=1.0)
 TELL: Final = 30.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cluster:
+class Cluster(msgspec.Struct, frozen=True, kw_only=True):
     """A cluster that was found: the server to use, and what a person may want to know about the search."""
 
     info: cluster_info.ClusterInfo
@@ -52,15 +52,13 @@ class Cluster:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class _Outcome(Generic[T]):
+class _Outcome(msgspec.Struct, Generic[T], frozen=True):
     target: str
     value: T | None = None
     error: errors.HandfastError | None = None
 
 
-@dataclass(slots=True)
-class _Waiting:
+class _Waiting(msgspec.Struct):
     """Since when an endpoint gives the same reason, and when somebody was told last."""
 
     reason: str

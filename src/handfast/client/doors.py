@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Awaitable, Callable, Iterable, Iterator
-from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 from handfast import errors
 from handfast.api import jsonpath, objects, resources, status
@@ -29,13 +30,12 @@ from handfast.rules.machines import (
 )
 
 
-@dataclass(slots=True)
-class Look:
+class Look(msgspec.Struct):
     """The doors of one cluster, and what could not be read."""
 
     client: api.Client
-    seen: list[doors.Door | None] = field(default_factory=list)
-    unread: list[str] = field(default_factory=list)
+    seen: list[doors.Door | None] = msgspec.field(default_factory=list)
+    unread: list[str] = msgspec.field(default_factory=list)
 
     async def everything(self) -> tuple[doors.Door, ...]:
         """Every door that may be seen."""

@@ -8,9 +8,9 @@ the same, has a `topic`: the Event has the last message. It never fails its call
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import structlog
 
 from handfast import errors
@@ -24,8 +24,7 @@ NORMAL = "Normal"
 WARNING = "Warning"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Regarding:
+class Regarding(msgspec.Struct, frozen=True, kw_only=True):
     """The object an Event is about; the namespace of a cluster-scoped one is empty."""
 
     api_version: str

@@ -15,8 +15,9 @@ is loaded here: `handfast up` runs this as a child on every start.
 from __future__ import annotations
 
 import datetime
-from dataclasses import dataclass, field
 from typing import Final
+
+import msgspec
 
 from handfast import errors
 from handfast.api import resources, status
@@ -30,8 +31,7 @@ KEPT: Final = "kept"
 DIFFERENT: Final = "kept, though it says something else:"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     """What to apply. `token` is the one to create, None for none; one that nobody `named` is for a new cluster only."""
 
     servers: tuple[str, ...]
@@ -42,12 +42,11 @@ class Wanted:
     first_start_only: bool = False
 
 
-@dataclass(slots=True, kw_only=True)
-class Outcome:
+class Outcome(msgspec.Struct, kw_only=True):
     """What was done (verb and object), and the token that was made, if one was."""
 
     new: bool
-    objects: list[tuple[str, str]] = field(default_factory=list)
+    objects: list[tuple[str, str]] = msgspec.field(default_factory=list)
     token: tokens.Token | None = None
     expires: datetime.datetime | None = None
     servers: tuple[str, ...] = ()

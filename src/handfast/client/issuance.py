@@ -13,8 +13,9 @@ from __future__ import annotations
 import contextlib
 import ssl
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Protocol
+
+import msgspec
 
 from handfast import errors
 from handfast.pki import keys, pairs
@@ -49,8 +50,7 @@ class Denied(errors.Refused):
     reason = "Denied"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outlook:
+class Outlook(msgspec.Struct, frozen=True, kw_only=True):
     """What an error says about the attempts that follow it."""
 
     # Whoever issues was reached, and answered.

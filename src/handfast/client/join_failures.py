@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from handfast.api import kinds, objects, resources, status
 from handfast.bootstrap import tokens
@@ -19,8 +19,7 @@ from handfast.rules.tokens import failed_joins
 _EVENTS = api.Scope(namespace=tokens.NAMESPACE, field_selector=f"reason={failed_joins.REASON}")
 
 
-@dataclass(frozen=True, slots=True)
-class Read:
+class Read(msgspec.Struct, frozen=True):
     """What was read, and what could not be, in sentences."""
 
     failures: tuple[join_failures.Failed, ...]

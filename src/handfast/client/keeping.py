@@ -24,9 +24,9 @@ import asyncio
 import datetime
 import random as randomness
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Final, Generic, Protocol, TypeVar
 
+import msgspec
 import structlog
 
 from handfast import errors
@@ -60,8 +60,7 @@ W = TypeVar("W", bound=Names)
 Obtain = Callable[[keys.PrivateKey, W, float], Awaitable[bytes]]
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(msgspec.Struct, frozen=True):
     """The last attempt that went wrong."""
 
     at: datetime.datetime

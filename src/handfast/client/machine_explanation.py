@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any, TypeVar
+
+import msgspec
 
 from handfast import errors
 from handfast.api import handfast_kinds, jsonpath, objects, resources, signer_names, signing_requests, status
@@ -23,13 +24,12 @@ from handfast.rules.machines import approval, bootstrapper, credential_end, expl
 _T = TypeVar("_T")
 
 
-@dataclass(slots=True)
-class Look:
+class Look(msgspec.Struct):
     """One machine's facts, and what could not be read."""
 
     client: api.Client
     now: datetime.datetime
-    unread: list[str] = field(default_factory=list)
+    unread: list[str] = msgspec.field(default_factory=list)
 
     async def facts(self, machine: inventory.Machine, index: inventory.Index) -> explanation.Facts:
         """Everything about one machine."""

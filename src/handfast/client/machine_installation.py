@@ -19,6 +19,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+import msgspec
+
 from handfast import errors
 from handfast.api import objects, resources
 from handfast.bootstrap import first_objects
@@ -34,8 +36,7 @@ _POLL: Final = 0.1
 AddMachines = Callable[[api.Client], Awaitable[Sequence[tuple[str, str]]]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     """What to apply; without a credential, everything else."""
 
     credential: Credential | None

@@ -13,7 +13,8 @@ It approves nothing. The machine-approver itself follows what is read here, and 
 from __future__ import annotations
 
 import datetime
-from dataclasses import dataclass
+
+import msgspec
 
 from handfast.api import jsonpath, objects, resources, signer_names, signing_requests, status
 from handfast.client import api, machine_proofs, machine_requests, machines
@@ -30,8 +31,7 @@ from handfast.rules.machines import (
 from handfast.rules.machines import settings as machine_settings
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
+class Known(msgspec.Struct, frozen=True):
     """The settings; and what is wrong with them, where they cannot be read."""
 
     settings: machine_settings.Settings

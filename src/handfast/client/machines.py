@@ -15,8 +15,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final
+
+import msgspec
 
 from handfast import errors
 from handfast.api import objects, resources
@@ -30,12 +31,11 @@ _MOST_NAMED: Final = 5
 INSTALL: Final = "make the cluster ready for machines: `handfast init --machines`, or `handfast up --machines`"
 
 
-@dataclass(slots=True)
-class Machines:
+class Machines(msgspec.Struct):
     """Those that there are, and where each group of them is written."""
 
-    index: inventory.Index = field(default_factory=inventory.Index)
-    groups: dict[str, api.Addressable] = field(default_factory=dict)
+    index: inventory.Index = msgspec.field(default_factory=inventory.Index)
+    groups: dict[str, api.Addressable] = msgspec.field(default_factory=dict)
 
     def one(self, name: str, namespace: str = "") -> inventory.Machine:
         """The Machine that is named as NAME or NAMESPACE/NAME (2)."""
@@ -93,8 +93,7 @@ def no_kind() -> errors.Refused:
     return errors.Refused("this cluster has no kind of Machine", reason=NO_KIND, hint=INSTALL)
 
 
-@dataclass(frozen=True, slots=True)
-class Readmission:
+class Readmission(msgspec.Struct, frozen=True):
     """Whether there was something to forget; and the requests that waited then, which do not count any more."""
 
     changed: bool

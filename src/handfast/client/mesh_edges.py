@@ -7,15 +7,15 @@ Where those of all namespaces may not be listed, those of the namespaces that we
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from handfast.api import handfast_kinds, status
 from handfast.client import api, mesh_settings
 from handfast.rules.mesh import edges, names
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
+class Look(msgspec.Struct, frozen=True):
     """The mesh, who reports, and whether some may not be read."""
 
     mesh: names.Mesh

@@ -18,8 +18,9 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from handfast import errors
 from handfast.api import jsonpath, kinds, objects, resources, status
@@ -48,8 +49,7 @@ _MAY: Final = kinds.row("selfsubjectaccessreviews", "authorization.k8s.io")
 _ROLE_BINDINGS: Final = kinds.row("rolebindings", "rbac.authorization.k8s.io")
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(msgspec.Struct, frozen=True):
     """One object, what is there of it, and what is done."""
 
     wanted: first_objects.FirstObject
@@ -57,8 +57,7 @@ class Step:
     action: str
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(msgspec.Struct, frozen=True):
     """What was done with each object, in order, and the issuer that the mesh has."""
 
     steps: tuple[Step, ...]

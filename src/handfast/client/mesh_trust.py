@@ -6,15 +6,15 @@ from __future__ import annotations
 import base64
 import datetime
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from handfast.api import handfast_kinds, jsonpath, objects, resources, signer_names
 from handfast.client import api, issued_certificates, mesh_settings
 from handfast.rules.mesh import anchor_rotation, believers, control_plane, installation, issuer, names
 
 
-@dataclass(frozen=True, slots=True)
-class Stored:
+class Stored(msgspec.Struct, frozen=True):
     """The objects of an installation, as they were read; `rotation` is None while none is under way."""
 
     mesh: names.Mesh

@@ -7,8 +7,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import TypeVar
+
+import msgspec
 
 from handfast.api import handfast_kinds, resources, signer_names, status
 from handfast.client import api, issued_certificates
@@ -19,8 +20,7 @@ _T = TypeVar("_T")
 _UNREAD = frozenset({"Forbidden", "NotFound"})
 
 
-@dataclass(frozen=True, slots=True)
-class Read:
+class Read(msgspec.Struct, frozen=True):
     """What was read, and what could not be, in sentences."""
 
     objects: overview.Objects

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable
-from dataclasses import dataclass
+
+import msgspec
 
 from handfast import errors
 from handfast.api import jsonpath, resources, signing_requests, status
@@ -23,8 +24,7 @@ Said = tuple[str, str, str]
 _Reviewed = tuple[dict[str, request_explanation.Answer], tuple[str, ...] | None, frozenset[str]]
 
 
-@dataclass(frozen=True, slots=True)
-class Review:
+class Review(msgspec.Struct, frozen=True):
     """The questions about requests to one API; `note` is told what may not be asked."""
 
     client: api.Client

@@ -16,6 +16,8 @@ from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 from urllib import parse as urls
 
+import msgspec
+
 from handfast import errors
 from handfast.bootstrap import diagnosis
 from handfast.client import api, connection, discovery, tokens, trouble
@@ -30,8 +32,7 @@ _HTTPS: Final = 443
 _T = TypeVar("_T")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Door:
+class Door(msgspec.Struct, frozen=True):
     """Where a server is, and by which CA it is judged; None: by the roots of the system."""
 
     url: str
@@ -84,8 +85,7 @@ async def _closed(writer: asyncio.StreamWriter) -> None:
         await writer.wait_closed()
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Way:
+class Way(msgspec.Struct, frozen=True):
     """The way that a kubeconfig names; `kubeconfig` is what that is called."""
 
     client: api.Client

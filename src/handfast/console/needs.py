@@ -267,7 +267,7 @@ class Need(Generic[V]):
 
     def within(self, namespace: str) -> Need[V]:
         """The same, in another namespace."""
-        scope = dataclasses.replace(self.source.scope, namespace=namespace)
+        scope = msgspec.structs.replace(self.source.scope, namespace=namespace)
         return dataclasses.replace(self, source=dataclasses.replace(self.source, scope=scope))
 
     @property

@@ -10,9 +10,9 @@ A process that cannot even ask, for want of a right, a credential or a server, s
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import structlog
 
 from handfast import errors
@@ -25,8 +25,7 @@ from handfast.runtime import tasks
 _log = structlog.get_logger("handfast.leader")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
+class Terms(msgspec.Struct, frozen=True, kw_only=True):
     """How long a lease lasts without renewal, when its holder must give up, how often it tries; in seconds.
 
     Whoever waits sees the last renewal up to one try late, and the end of the lease up to another: it takes over after 11 to

@@ -7,7 +7,6 @@ Built-in kinds come from the table, so no discovery document is needed. It follo
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import msgspec
 
@@ -15,8 +14,7 @@ from handfast.api import handfast_kinds, kinds
 from handfast.client import partial
 
 
-@dataclass(frozen=True, slots=True)
-class Served:
+class Served(msgspec.Struct, frozen=True):
     """A resource, with the name of its kind."""
 
     group: str

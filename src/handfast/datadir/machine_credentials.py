@@ -16,9 +16,9 @@ from __future__ import annotations
 import datetime
 import itertools
 import pathlib
-from dataclasses import dataclass
 from typing import Final
 
+import msgspec
 import yaml
 
 from handfast import errors
@@ -39,8 +39,7 @@ _MAX_BYTES: Final = 1 << 20
 _MOST: Final = 64
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
+class Kept(msgspec.Struct, frozen=True, kw_only=True):
     """Where a credential is, and what it is."""
 
     kubeconfig: pathlib.Path

@@ -17,8 +17,9 @@ from __future__ import annotations
 import datetime as dt
 import pathlib
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Final
+
+import msgspec
 
 from handfast import errors
 from handfast.bootstrap import kubeconfig
@@ -38,21 +39,19 @@ RESTORE: Final = "restore it from a backup; it is not made anew, because what de
 MACHINE_CONFIG: Final = names.Subject(common_name=user_names.MACHINE_CONFIG_SERVER)
 
 
-@dataclass(slots=True, kw_only=True)
-class Work:
+class Work(msgspec.Struct, kw_only=True):
     """One pass over a directory: where, at what instant, and what was done so far (path, verb)."""
 
     place: layout.Layout
     now: dt.datetime
-    done: list[tuple[str, str]] = field(default_factory=list)
+    done: list[tuple[str, str]] = msgspec.field(default_factory=list)
 
     def write(self, path: pathlib.Path, data: bytes, verb: str, *, mode: int = 0o600) -> None:
         files.write_atomically(path, data, mode=mode)
         self.done.append((str(path.relative_to(self.place.root)), verb))
 
 
-@dataclass(frozen=True, slots=True)
-class Trust:
+class Trust(msgspec.Struct, frozen=True):
     """Who signs, and whom clients are to trust: the text of the CA file, and the set of its certificates."""
 
     signer: authority.Authority
@@ -60,8 +59,7 @@ class Trust:
     bundle: bundles.TrustBundle
 
 
-@dataclass(frozen=True, slots=True)
-class ServingPair:
+class ServingPair(msgspec.Struct, frozen=True):
     """Where a serving certificate and its key are, and whose they are."""
 
     certificate: pathlib.Path

@@ -16,8 +16,8 @@ from __future__ import annotations
 import pathlib
 import ssl
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
+import msgspec
 import structlog
 
 from handfast import errors
@@ -30,8 +30,7 @@ from handfast.serving import server_tls
 _log = structlog.get_logger("handfast.served_files")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Consumers:
+class Consumers(msgspec.Struct, frozen=True, kw_only=True):
     """Who takes up what has changed: each is called with the new content, and may refuse it."""
 
     renew: Callable[[str, str], None]

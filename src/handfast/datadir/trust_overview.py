@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from handfast.datadir import layout, own_certificates, preparation
 from handfast.datadir.rotation import trust_files
@@ -17,8 +18,7 @@ from handfast.rules import trust_rotation
 from handfast.rules.ledger import entries as ledger_entries
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Anchor:
+class Anchor(msgspec.Struct, frozen=True, kw_only=True):
     """One CA; `unexpired` is how many of its certificates are, by the ledger, None where nobody can tell."""
 
     fingerprint: str
@@ -29,8 +29,7 @@ class Anchor:
     unexpired: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Overview:
+class Overview(msgspec.Struct, frozen=True, kw_only=True):
     """All of it. Keys are (id, whether it signs)."""
 
     anchors: tuple[Anchor, ...]

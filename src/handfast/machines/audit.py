@@ -18,7 +18,6 @@
 from __future__ import annotations
 
 import collections
-from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -42,8 +41,7 @@ ANSWERS: Final = prometheus_client.Counter(
 _log = structlog.get_logger("handfast.machine_config")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
+class Event(msgspec.Struct, frozen=True, kw_only=True):
     """One request and its answer."""
 
     method: str

@@ -17,9 +17,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
+import msgspec
 import structlog
 
 from handfast import errors
@@ -40,8 +40,7 @@ _BY_ADDRESS: Final = "address"
 _log = structlog.get_logger("handfast.mesh")
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(msgspec.Struct, frozen=True):
     """What changed: the plural of its resource, and the object before and after; None where it was, or is, not there."""
 
     resource: str

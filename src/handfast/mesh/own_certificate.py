@@ -21,9 +21,9 @@ from __future__ import annotations
 import asyncio
 import random as randomness
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
+import msgspec
 import structlog
 
 from handfast import errors
@@ -46,8 +46,7 @@ _NOBODY: Final = bundles.TrustBundle.of([])
 _log = structlog.get_logger("handfast.mesh")
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(msgspec.Struct, frozen=True):
     """What the certificate is to say, and who is asked for it."""
 
     identity: str

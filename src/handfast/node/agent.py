@@ -23,9 +23,9 @@ import pathlib
 import random as randomness
 import socket
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
+import msgspec
 import prometheus_client
 import structlog
 from prometheus_client import core
@@ -70,8 +70,7 @@ _RUNNING: Final = "running"
 _log = structlog.get_logger("handfast.node")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class Options(msgspec.Struct, frozen=True, kw_only=True):
     """What an agent is told."""
 
     places: identity.Places

@@ -32,8 +32,8 @@ import pathlib
 import re
 import stat
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
+import msgspec
 import structlog
 
 from handfast import errors
@@ -55,8 +55,7 @@ _UNREADABLE = frozenset({"PermissionDenied", "FileNotPrivate", "FileNotOwned", "
 _log = structlog.get_logger("handfast.node")
 
 
-@dataclass(frozen=True, slots=True)
-class StoredPair:
+class StoredPair(msgspec.Struct, frozen=True):
     """The best pair there is, its file, whether `current` leads to it, and what could not be read."""
 
     pair: pairs.Pair | None

@@ -34,7 +34,6 @@ from __future__ import annotations
 import asyncio
 import urllib.parse
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -82,8 +81,7 @@ class Node(msgspec.Struct, frozen=True, gc=False):
     metadata: Meta = Meta()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Status:
+class Status(msgspec.Struct, frozen=True, kw_only=True):
     """What is said of this machine: on its Node, in its health, in its metrics."""
 
     state: str = ""

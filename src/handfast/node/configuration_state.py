@@ -82,16 +82,14 @@ class Record:
     adopted: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class _Journal:
+class _Journal(msgspec.Struct, frozen=True):
     """How everything is to lie, and the record that goes with it."""
 
     entries: Entries
     record: Record
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class Report(msgspec.Struct, frozen=True, kw_only=True):
     """What the agent said last of the configuration."""
 
     desired: str = ""

@@ -25,8 +25,9 @@ import pathlib
 import re
 import stat
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from handfast import errors
 from handfast.bootstrap import kubeconfig, tokens
@@ -48,8 +49,7 @@ _LINKS: Final = re.compile(rf"{_KINDS}-(?:current|updated)\.pem")
 _LAST: Final = re.compile(rf"{certificate_store.CLIENT}\S*|{re.escape(report.STATUS)}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Places:
+class Places(msgspec.Struct, frozen=True, kw_only=True):
     """Where a node's things are; each may be missing."""
 
     directory: pathlib.Path
@@ -66,16 +66,14 @@ class Places:
         return self.directory / files.LOCK_NAME
 
 
-@dataclass(frozen=True, slots=True)
-class Kept:
+class Kept(msgspec.Struct, frozen=True):
     """Something that stays, and why."""
 
     path: pathlib.Path
     why: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Findings:
+class Findings(msgspec.Struct, frozen=True, kw_only=True):
     """What is there: which node this is (empty: that is not known), its pairs, what goes, in order, and what stays."""
 
     node: str

@@ -24,6 +24,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import msgspec
 import structlog
 
 from handfast import errors
@@ -54,8 +55,7 @@ class StaticPod:
     document: Mapping[str, Any] = field(repr=False)
 
 
-@dataclass(frozen=True, slots=True)
-class _Seen:
+class _Seen(msgspec.Struct, frozen=True):
     """A file as it was when it was last read."""
 
     stamp: tuple[int, int, int]

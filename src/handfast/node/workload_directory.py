@@ -24,7 +24,6 @@ import pathlib
 import shutil
 import stat
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -47,8 +46,7 @@ class Record(msgspec.Struct, frozen=True):
     run: str
 
 
-@dataclass(frozen=True, slots=True)
-class Left:
+class Left(msgspec.Struct, frozen=True):
     """What a run that was killed has left: the record of its Pod."""
 
     path: pathlib.Path
@@ -59,8 +57,7 @@ class Left:
         shutil.rmtree(self.path, ignore_errors=True)
 
 
-@dataclass(frozen=True, slots=True)
-class Directory:
+class Directory(msgspec.Struct, frozen=True):
     """The directory of one run."""
 
     path: pathlib.Path

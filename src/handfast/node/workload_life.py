@@ -28,9 +28,9 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final
 
+import msgspec
 import structlog
 
 from handfast import errors
@@ -62,8 +62,7 @@ _STDERR: Final = 2
 _log = structlog.get_logger("handfast.workload")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class Options(msgspec.Struct, frozen=True, kw_only=True):
     """What is run, and as which Pod: with an account it is made, else it is there. `on_running` is told what a person wants to know."""
 
     program: str
@@ -71,8 +70,8 @@ class Options:
     namespace: str
     name: str = ""
     account: str = ""
-    labels: Mapping[str, str] = field(default_factory=dict)
-    annotations: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = msgspec.field(default_factory=dict)
+    annotations: Mapping[str, str] = msgspec.field(default_factory=dict)
     ports: tuple[workload_pod.Port, ...] = ()
     pod_ip: str = ""
     log_level: str = "warning"

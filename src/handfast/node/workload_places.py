@@ -19,8 +19,9 @@ from __future__ import annotations
 import ipaddress
 import urllib.parse
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from handfast import errors
 from handfast.rules.mesh import workload_pod
@@ -33,8 +34,7 @@ _ATTEMPTS: Final = 64
 _NEIGHBOURS: Final = 40
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Places:
+class Places(msgspec.Struct, frozen=True, kw_only=True):
     """Where a workload is."""
 
     ip: str

@@ -11,8 +11,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
+
+import msgspec
 
 from handfast import errors
 from handfast.api import jsonpath, objects, resources, status
@@ -28,8 +29,7 @@ _NODE: Final = "system:node:"
 _AGAIN: Final = (1.0, 2.0, 4.0)
 
 
-@dataclass(frozen=True, slots=True)
-class Access:
+class Access(msgspec.Struct, frozen=True):
     """A client, how its connection is read again, and whose credentials they are: a node's name, or empty."""
 
     client: api.Client

@@ -24,14 +24,14 @@ from __future__ import annotations
 import datetime
 import hashlib
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+import msgspec
 
 from handfast import errors
 from handfast.pki import certificates, pem
 
 
-@dataclass(frozen=True, slots=True)
-class LeftOut:
+class LeftOut(msgspec.Struct, frozen=True):
     """A certificate of a stored bundle that cannot be an anchor: its position, its SHA-256 in hex, and why."""
 
     number: int
@@ -42,8 +42,7 @@ class LeftOut:
         return f"certificate {self.number} (SHA-256 {self.fingerprint}) is left out: {self.why}"
 
 
-@dataclass(frozen=True, slots=True)
-class TrustBundle:
+class TrustBundle(msgspec.Struct, frozen=True):
     """Trust anchors in their stable order (3); made by `of` or `from_pem`. `digest` is the key for caches."""
 
     anchors: tuple[certificates.Certificate, ...]

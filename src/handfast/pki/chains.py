@@ -47,6 +47,7 @@ import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import msgspec
 from cryptography import x509
 from cryptography.x509 import verification
 from cryptography.x509.oid import ExtendedKeyUsageOID
@@ -165,8 +166,7 @@ def _verified_path(
         raise refusals.explain(question, str(refused)) from None
 
 
-@dataclass(frozen=True, slots=True)
-class _Judges:
+class _Judges(msgspec.Struct, frozen=True):
     """The anchors of a bundle with their fingerprints, and verifiers by them that lack only the instant."""
 
     anchors: dict[x509.Certificate, str]

@@ -35,7 +35,6 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NoReturn, cast
 
 import msgspec
@@ -54,8 +53,7 @@ JWKS_PATH = "/openid/v1/jwks"
 Claims = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class _Algorithm:
+class _Algorithm(msgspec.Struct, frozen=True):
     """One row of RFC 7518: `size` is that of an EC coordinate in bytes, 0 for RSA."""
 
     name: str

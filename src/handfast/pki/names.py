@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+import msgspec
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 
@@ -73,8 +74,7 @@ _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[!-~]+")
 _EMAIL = re.compile(r"[!-?A-~]+@[!-?A-~]+")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Subject:
+class Subject(msgspec.Struct, frozen=True, kw_only=True):
     """Common name and organizations, which Kubernetes reads as user and groups; `others` are (OID, text) pairs."""
 
     common_name: str = ""

@@ -24,7 +24,8 @@ import hashlib
 import hmac
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from handfast import errors
 from handfast.pki import certificates
@@ -33,8 +34,7 @@ _FORMAT = "sha256"
 _HEX = re.compile(r"[0-9a-fA-F]*")
 
 
-@dataclass(frozen=True, slots=True)
-class Pin:
+class Pin(msgspec.Struct, frozen=True):
     """The SHA-256 of a public key, in lower-case hex."""
 
     sha256: str

@@ -27,8 +27,8 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+import msgspec
 from cryptography import exceptions, x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.x509.oid import ExtendedKeyUsageOID
@@ -60,8 +60,7 @@ class ChainRefused(errors.Refused):
     reason = "Untrusted"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class Question(msgspec.Struct, frozen=True, kw_only=True):
     """What `chains.verify` judged: the library's certificates, the peer's first, and the purpose as usage and name."""
 
     presented: Sequence[x509.Certificate]

@@ -38,9 +38,9 @@ import datetime
 import enum
 import random as randomness
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
 from typing import Final
 
+import msgspec
 import structlog
 
 from handfast import errors
@@ -66,8 +66,7 @@ class State(enum.Enum):
     EXPIRED = "Expired"
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
+class Standing(msgspec.Struct, frozen=True):
     """The state of a moment. The pair is there while it may be shown; the end stays known."""
 
     state: State
@@ -75,8 +74,7 @@ class Standing:
     until: datetime.datetime | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Held:
+class _Held(msgspec.Struct, frozen=True):
     pair: pairs.Pair
     until: datetime.datetime
     # The same end, in the time that really goes by.

@@ -20,9 +20,9 @@ import os
 import pathlib
 import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, cast
 
+import msgspec
 import structlog
 
 from handfast import errors
@@ -45,8 +45,7 @@ _log = structlog.get_logger("handfast.envoy")
 Ask = Callable[[str], Awaitable[tuple[int, bytes]]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class Options(msgspec.Struct, frozen=True, kw_only=True):
     """The name of the workload, a directory of this user alone, and how long Envoy drains a chain that was replaced."""
 
     node: str

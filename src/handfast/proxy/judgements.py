@@ -35,9 +35,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
+import msgspec
 import structlog
 
 from handfast import errors
@@ -56,8 +56,7 @@ _Facts = tuple[_Rows, judging.Deny, bool, bool]
 _Documents = list[tuple[str, bytes]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Known:
+class _Known(msgspec.Struct, frozen=True, kw_only=True):
     """What is known at one moment, and how routes are made of it; a thread may have it."""
 
     default: str

@@ -44,8 +44,9 @@ import pathlib
 import stat
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from handfast import errors
 from handfast.pki import keys, names, pem, requests
@@ -69,8 +70,7 @@ class NotInMemory(errors.Refused):
     reason = "StoreNotInMemory"
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
+class Written(msgspec.Struct, frozen=True):
     """The files of one start."""
 
     directory: pathlib.Path

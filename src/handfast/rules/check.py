@@ -15,6 +15,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import msgspec
+
 from handfast.api import objects
 
 UNKNOWN: Final = "Unknown"
@@ -47,8 +49,7 @@ class Check:
     page: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Unread:
+class Unread(msgspec.Struct, frozen=True):
     """What may not be read, or could not be (2)."""
 
     why: str

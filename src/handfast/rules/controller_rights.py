@@ -22,7 +22,6 @@ manager can do no less. To limit it, run fewer controllers.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
@@ -46,8 +45,7 @@ _EVERYWHERE: Final = ""
 _EVERY_CLUSTERS: Final = frozenset({_EVERYWHERE, "default", "kube-node-lease", "kube-public", NAMESPACE})
 
 
-@dataclass(frozen=True, slots=True)
-class Right:
+class Right(msgspec.Struct, frozen=True):
     """A rule, and the namespace that it holds in; an empty one is the whole cluster."""
 
     namespace: str

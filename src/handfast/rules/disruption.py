@@ -24,8 +24,9 @@ from __future__ import annotations
 import datetime
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, TypeVar
+
+import msgspec
 
 from handfast.api import jsonpath, objects, selectors, status
 
@@ -130,8 +131,7 @@ def _why(name: str, state: Mapping[str, Any]) -> str:
 # --- the status of a budget
 
 
-@dataclass(frozen=True, slots=True)
-class Pod:
+class Pod(msgspec.Struct, frozen=True):
     """A Pod that a budget selects."""
 
     name: str

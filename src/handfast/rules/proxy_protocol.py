@@ -25,8 +25,9 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from handfast import errors
 
@@ -51,8 +52,7 @@ TOO_LONG: Final = "TooLong"
 BAD_ADDRESS: Final = "BadAddress"
 
 
-@dataclass(frozen=True, slots=True)
-class Header:
+class Header(msgspec.Struct, frozen=True):
     """`size` octets, and the client's address; None: the connection is the sender's own."""
 
     size: int

@@ -30,6 +30,8 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any, Final
 
+import msgspec
+
 from handfast.api import jsonpath, objects
 from handfast.api.defaulting import pods
 from handfast.api.schema import quantities
@@ -57,8 +59,7 @@ _CLASS: Final = ".storageclass.storage.k8s.io/"
 _OLD_CLASS: Final = "volume.beta.kubernetes.io/storage-class"
 
 
-@dataclass(frozen=True, slots=True)
-class Requirement:
+class Requirement(msgspec.Struct, frozen=True):
     """A scope that an object has to be in, or not."""
 
     scope: str
@@ -239,8 +240,7 @@ def _crosses_namespaces(affinity: dict[str, Any]) -> bool:
 # --- the verdict
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(msgspec.Struct, frozen=True):
     """An object that is to be stored, and what was there before: what they use, and what its containers do not say.
 
     Making one costs in proportion to the object; a decision by it does not, but for scopes.

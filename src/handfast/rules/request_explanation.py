@@ -23,8 +23,9 @@ from __future__ import annotations
 import datetime
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from handfast import errors
 from handfast.api import signer_names, signing_requests
@@ -52,8 +53,7 @@ Answer = decision.Decision | bool
 _Outcome = tuple[str, tuple[kubelet.Check, ...], str]
 
 
-@dataclass(frozen=True, slots=True)
-class Explanation:
+class Explanation(msgspec.Struct, frozen=True):
     """The verdict, the checks behind it in order, what would turn it, and when the request is deleted as it is.
 
     `judge` is whose the request is; empty where no approver judges it.

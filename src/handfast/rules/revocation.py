@@ -45,8 +45,9 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from handfast.api import handfast_kinds, jsonpath, objects, signer_names
 from handfast.rules import decision, user_names
@@ -61,8 +62,7 @@ _SIGNER_PREFIX: Final = f"{signer_names.DOMAIN}/"
 _NOBODY: Final = decision.NotMine("NotRevoked", "no revocation names this identity", _RULE)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Revocation:
+class Revocation(msgspec.Struct, frozen=True, kw_only=True):
     """One revocation; what it does not name is empty. Serial number and key are kept in the form of `normal_…`, a Pod in that of `pod_text`."""
 
     name: str

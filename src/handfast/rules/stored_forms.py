@@ -28,8 +28,9 @@ from __future__ import annotations
 import datetime
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from handfast import errors
 
@@ -42,8 +43,7 @@ class StoreTooNew(errors.Refused):
     reason = "StoreTooNew"
 
 
-@dataclass(frozen=True, slots=True)
-class Forms:
+class Forms(msgspec.Struct, frozen=True):
     """The forms that a server can read: from the oldest to the newest."""
 
     oldest: int
@@ -53,8 +53,7 @@ class Forms:
         return f"{self.oldest}-{self.newest}"
 
 
-@dataclass(frozen=True, slots=True)
-class Announcement:
+class Announcement(msgspec.Struct, frozen=True):
     """What a server has said of itself, and until when it counts."""
 
     server: str

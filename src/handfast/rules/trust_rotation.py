@@ -36,6 +36,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+import msgspec
+
 from handfast import errors
 from handfast.api import objects
 from handfast.rules import user_names
@@ -134,16 +136,14 @@ class State:
 # --- waiting
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wait:
+class Wait(msgspec.Struct, frozen=True, kw_only=True):
     """Why a step does not begin yet; `until` is when it will at the latest, if that can be told."""
 
     sentence: str
     until: datetime.datetime | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class Report(msgspec.Struct, frozen=True, kw_only=True):
     """The outcome of one call.
 
     `did` and `actions`: the step that was done, and what it did. `next` and `waits`: the next step, and why it does not begin
@@ -157,8 +157,7 @@ class Report:
     tried: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Observed:
+class Observed(msgspec.Struct, frozen=True, kw_only=True):
     """What only the world knows. `entries` is the ledger; None: there is none.
 
     `longest_lifetime` is the longest that anything lives which the leaving one signed: a certificate of the CA, or a token.

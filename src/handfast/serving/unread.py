@@ -34,9 +34,9 @@ import heapq
 import math
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Protocol
 
+import msgspec
 import structlog
 
 from handfast.api import status
@@ -66,8 +66,7 @@ class Held(Protocol):
     user: str
 
 
-@dataclass(slots=True)
-class _Entry:
+class _Entry(msgspec.Struct):
     """What one connection held when it was last looked at, and since when it has not been read."""
 
     transports: tuple[asyncio.WriteTransport, ...]

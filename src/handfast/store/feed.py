@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from handfast import errors
 from handfast.store import protocol
@@ -21,8 +22,7 @@ PENDING_EVENTS = 4096
 PENDING_BYTES = 16 * 2**20
 
 
-@dataclass(frozen=True, slots=True)
-class History:
+class History(msgspec.Struct, frozen=True):
     """Events of a prefix, all there are up to `revision`; `complete` if that was the end of them."""
 
     events: Sequence[protocol.Event]

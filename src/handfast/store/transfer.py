@@ -14,8 +14,9 @@ from __future__ import annotations
 import asyncio
 import datetime
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import Final, Protocol
+
+import msgspec
 
 from handfast import errors
 from handfast.store import backup_file, protocol
@@ -33,8 +34,7 @@ FILLING: Final = "filling:"
 Progress = Callable[[int], None]
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(msgspec.Struct, frozen=True):
     """One of the machines that keep a store together."""
 
     name: str
@@ -43,8 +43,7 @@ class Member:
     version: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Stats:
+class Stats(msgspec.Struct, frozen=True):
     """How a store is: the oldest revision that can be read, what it occupies, and who keeps it."""
 
     floor: int
@@ -243,8 +242,7 @@ async def adopt(store: protocol.Store, identity: str, place: str) -> None:
     await store.take_identity(identity)
 
 
-@dataclass(slots=True)
-class Counts:
+class Counts(msgspec.Struct):
     """What `synchronise` did."""
 
     written: int = 0

@@ -8,20 +8,20 @@ check passes; it is shown where all checks are. It serves no HTTP itself.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+
+import msgspec
 
 Check = Callable[[], str | None]
 WITHHELD = "reason withheld"
 
 
-@dataclass(slots=True)
-class Health:
+class Health(msgspec.Struct):
     """The checks of one process. `ready` ones are asked by /readyz only; `live` ones by all endpoints."""
 
-    live: dict[str, Check] = field(default_factory=dict)
-    ready: dict[str, Check] = field(default_factory=dict)
+    live: dict[str, Check] = msgspec.field(default_factory=dict)
+    ready: dict[str, Check] = msgspec.field(default_factory=dict)
     # By the name of a check.
-    notes: dict[str, Check] = field(default_factory=dict)
+    notes: dict[str, Check] = msgspec.field(default_factory=dict)
 
     def names(self, endpoint: str) -> dict[str, Check]:
         return {**self.live, **self.ready} if endpoint == "readyz" else self.live

@@ -7,9 +7,9 @@ It stands on the agent's own socket, beside ADS, which only this user may open. 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
 from typing import Any, Final
 
+import msgspec
 from envoy.data.accesslog.v3 import accesslog_pb2
 from envoy.service.accesslog.v3 import als_pb2
 
@@ -21,8 +21,7 @@ _METHOD: Final = "StreamAccessLogs"
 _DENIED: Final = "denied"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
     """A request, with those like it since the last that was told; or a connection that is none (`unsecured` says why it is not).
 
     `peer` is the name that was proved, empty for none, and `tls` whether the connection was the proxy's own TLS. `refused` and `would_be_refused` are reasons.

@@ -32,6 +32,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import msgspec
 import structlog
 
 from handfast import errors
@@ -67,14 +68,13 @@ class _Resource:
     octets: bytes = field(repr=False)
 
 
-@dataclass(slots=True)
-class _Stream:
+class _Stream(msgspec.Struct):
     """What one Envoy has subscribed to, and been sent, on one stream."""
 
-    names: dict[resources.Kind, set[str]] = field(default_factory=dict)
-    sent: dict[Key, int] = field(default_factory=dict)
-    nonces: dict[str, dict[Key, int]] = field(default_factory=dict)
-    wake: asyncio.Event = field(default_factory=asyncio.Event)
+    names: dict[resources.Kind, set[str]] = msgspec.field(default_factory=dict)
+    sent: dict[Key, int] = msgspec.field(default_factory=dict)
+    nonces: dict[str, dict[Key, int]] = msgspec.field(default_factory=dict)
+    wake: asyncio.Event = msgspec.field(default_factory=asyncio.Event)
 
     def wants(self, key: Key) -> bool:
         names = self.names.get(key[0], set())

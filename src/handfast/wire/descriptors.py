@@ -10,9 +10,9 @@ A file is a package and its messages; a message is a tuple of fields. The type o
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
+import msgspec
 from google.protobuf import descriptor_pb2, descriptor_pool, duration_pb2, message_factory, timestamp_pb2
 
 _FIELD: Final = descriptor_pb2.FieldDescriptorProto
@@ -33,8 +33,7 @@ DURATION: Final = "google.protobuf.Duration"
 _KNOWN: Final = (timestamp_pb2.DESCRIPTOR, duration_pb2.DESCRIPTOR)
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(msgspec.Struct, frozen=True):
     """One field; of those with the same `oneof` a message has one at most. `values` is what a map leads to, from text."""
 
     name: str

@@ -22,6 +22,7 @@ import ipaddress
 from dataclasses import dataclass
 from typing import Any, Final
 
+import msgspec
 import structlog
 
 from handfast import errors
@@ -63,33 +64,28 @@ class Endpoint:
     opaque: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
+class Known(msgspec.Struct, frozen=True):
     """The endpoints of a name; there may be none."""
 
     endpoints: tuple[Endpoint, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Profile:
+class Profile(msgspec.Struct, frozen=True):
     """What an address is: one of a Service, by its name, or an endpoint."""
 
     name: str = ""
     endpoint: Endpoint | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Missing:
+class Missing(msgspec.Struct, frozen=True):
     """There is no such Service."""
 
 
-@dataclass(frozen=True, slots=True)
-class Foreign:
+class Foreign(msgspec.Struct, frozen=True):
     """The name is none of the mesh's."""
 
 
-@dataclass(frozen=True, slots=True)
-class Away:
+class Away(msgspec.Struct, frozen=True):
     """The service does not answer: there is nothing new."""
 
     why: str

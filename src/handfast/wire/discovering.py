@@ -26,6 +26,8 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+import msgspec
+
 from handfast import errors
 from handfast.pki import bundles, pairs
 from handfast.runtime import addresses, backoff
@@ -54,8 +56,7 @@ _VERDICTS: Final[dict[str, discovered.Answer]] = {
 }
 
 
-@dataclass(slots=True)
-class _Line:
+class _Line(msgspec.Struct):
     """One connection, for those who opened streams with the same certificate and anchors (2)."""
 
     shown: tuple[Any, ...]

@@ -8,8 +8,9 @@ verifies nothing itself, and a name that is not known is somebody anonymous.
 from __future__ import annotations
 
 import datetime
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from handfast import errors
 from handfast.pki import chains
@@ -20,8 +21,7 @@ _UNIX: Final = "unix:"
 _PLAIN: Final = ("ipv4:", "ipv6:", _UNIX)
 
 
-@dataclass(frozen=True, slots=True)
-class Peer:
+class Peer(msgspec.Struct, frozen=True):
     """The address of a client, and what its certificate proved; None where it showed none, or one that is not in force."""
 
     address: str

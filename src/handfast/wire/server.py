@@ -32,11 +32,11 @@ import shutil
 import tempfile
 import urllib.parse
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, cast
 
 import grpc
 import grpc.aio
+import msgspec
 import structlog
 
 from handfast import errors
@@ -79,8 +79,7 @@ class Refusal(Exception):
         self.retry_ms = retry_ms
 
 
-@dataclass(frozen=True, slots=True)
-class Unary:
+class Unary(msgspec.Struct, frozen=True):
     """A method that answers one message with one."""
 
     name: str
@@ -89,8 +88,7 @@ class Unary:
     handler: Callable[[Any, peers_module.Peer], Awaitable[Any]]
 
 
-@dataclass(frozen=True, slots=True)
-class Stream:
+class Stream(msgspec.Struct, frozen=True):
     """A method that answers one message with many."""
 
     name: str
@@ -99,8 +97,7 @@ class Stream:
     handler: Callable[[Any, peers_module.Peer], AsyncIterator[Any]]
 
 
-@dataclass(frozen=True, slots=True)
-class Duplex:
+class Duplex(msgspec.Struct, frozen=True):
     """A method that takes many messages and answers with many, at the same time. Who is slow in reading is not written to."""
 
     name: str

@@ -15,7 +15,7 @@ import pytest
 from aiohttp import web
 
 from handfast.client import api, connection
-from handfast.console import handler, looking
+from handfast.console import live, looking
 from handfast.console.pages import overview
 from handfast.rules import check
 from handfast.rules.diagnoses import facts
@@ -104,7 +104,7 @@ async def test_a_form_that_cannot_be_read_is_a_sentence(browser: served.Browser)
         reply = await browser.request("POST", "/sign-out", data=body, headers=form)
         assert reply.status in {400, 413}
         assert sentence in reply.text
-    assert "a form is sent as" in (await browser.request("POST", "/sign-out", json={})).text
+    assert "A form is sent as" in (await browser.request("POST", "/sign-out", json={})).text
     assert (await browser.request("POST", "/nothing", data={"form-token": "x"})).status == 400
 
 
@@ -155,7 +155,7 @@ async def test_a_session_ends_while_its_stream_is_open(browser: served.Browser):
 
 async def test_a_stream_says_what_changed_and_goes_on_where_it_was(world: worlds.World, monkeypatch):
     monkeypatch.setattr(looking, "_PAUSE_SECONDS", 0.2)
-    monkeypatch.setattr(handler.live, "AGAIN_SECONDS", 0.05)
+    monkeypatch.setattr(live, "AGAIN_SECONDS", 0.05)
     seen = [known_facts.good(), known_facts.good(stranger=403)]
 
     async def look(_client: api.Client, _used: connection.Connection) -> facts.Facts:
@@ -268,7 +268,7 @@ async def test_clocks_that_differ_are_told(world: worlds.World):
 
 
 async def test_too_many_streams_are_turned_away_with_a_sentence(browser: served.Browser, monkeypatch):
-    monkeypatch.setattr(handler.live, "OF_ONE_SESSION", 1)
+    monkeypatch.setattr(live, "OF_ONE_SESSION", 1)
     async with browser.live("/"):
         reply = await browser.get("/live?page=/")
         assert (reply.status, "TooManyStreams" in reply.text) == (503, True)

@@ -76,6 +76,7 @@ async def test_a_session_ends_when_it_was_idle_for_eight_hours():
         sessions.use(session)
     await clock.advance(opening.IDLE_SECONDS + 1)
     assert sessions.find(cookies) is None
+    assert session is not None
     assert session.ended
 
 

@@ -20,8 +20,9 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
+
+import msgspec
 
 from handfast import errors
 from handfast.api.cel import estimate, gathering, library, tree
@@ -74,8 +75,7 @@ def is_available() -> bool:
     return _cel() is not None
 
 
-@dataclass(frozen=True, slots=True)
-class Program:
+class Program(msgspec.Struct, frozen=True):
     """An expression that can be evaluated. `result` is its type, as far as the evaluator knows it."""
 
     text: str

@@ -20,9 +20,9 @@ many small ones, and one as large as all.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
+import msgspec
 import re2
 
 from handfast import errors
@@ -87,16 +87,14 @@ class InvalidExpression(errors.Refused):
     reason = "InvalidExpression"
 
 
-@dataclass(frozen=True, slots=True)
-class Estimate:
+class Estimate(msgspec.Struct, frozen=True):
     """What a node is, and what it costs to get there."""
 
     shape: Shape
     cost: float
 
 
-@dataclass(frozen=True, slots=True)
-class Judgement:
+class Judgement(msgspec.Struct, frozen=True):
     """What an expression is and costs; `times` are the places that hold a timestamp or a duration as a text."""
 
     shape: Shape

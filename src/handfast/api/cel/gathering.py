@@ -15,8 +15,9 @@ Everything else that an expression costs is `estimate`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
+
+import msgspec
 
 from handfast.api.cel import estimate, tree
 
@@ -31,8 +32,7 @@ _SCALARS: Final = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Extent:
+class Extent(msgspec.Struct, frozen=True):
     """How far some values extend: the elements of the widest list or map, and the letters of the longest text."""
 
     widest: int
@@ -43,8 +43,7 @@ class Extent:
         return f"a list or map of {self.widest} elements, or a text of {self.longest} letters"
 
 
-@dataclass(frozen=True, slots=True)
-class Gathering:
+class Gathering(msgspec.Struct, frozen=True):
     """What an expression gathers: in loops so deep (0: in none), over lists that are put together of so many others."""
 
     depth: int

@@ -12,14 +12,14 @@ of two variables. They are refused as unknown names when an expression is compil
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
+
+import msgspec
 
 from handfast.api.cel import lists, patterns, tagged_values
 
 
-@dataclass(frozen=True, slots=True)
-class Function:
+class Function(msgspec.Struct, frozen=True):
     """One overload. `takes` and `gives` are types by name; with `is_member` the first is what it is called on."""
 
     name: str

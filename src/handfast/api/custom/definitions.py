@@ -21,8 +21,9 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
+
+import msgspec
 
 from handfast import errors
 from handfast.api import field_errors as fields
@@ -45,8 +46,7 @@ _SIMPLE_PATH: Final = re.compile(r"(?:\.[A-Za-z_][-A-Za-z0-9_]*)+\Z")
 # --- names and status -------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
+class Claim(msgspec.Struct, frozen=True):
     """The names that one definition holds in its group; `name` is the definition's own."""
 
     name: str

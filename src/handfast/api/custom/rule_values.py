@@ -18,7 +18,7 @@ The object was checked by the rest of its schema before (`structural_values`). R
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, Final
 
 import msgspec
@@ -44,8 +44,7 @@ _ABSENT: Final = object()
 _canonical = msgspec.json.Encoder(order="deterministic").encode
 
 
-@dataclass(slots=True)
-class _Place:
+class _Place(msgspec.Struct):
     """A schema with rules, or with rules somewhere below."""
 
     schema: Schema
@@ -57,7 +56,7 @@ class _Place:
     compiled: list[rules.Compiled | str] | None = None
     # The fields that its rules look at: the others are not handed over. None: all are.
     seen: frozenset[str] | None = None
-    convert: rule_shapes.Convert | None = field(default=None)
+    convert: rule_shapes.Convert | None = msgspec.field(default=None)
 
 
 # By identity, because schemas have no hash; each entry holds its schema, so that no other gets its place.

@@ -19,9 +19,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from json import encoder
 from typing import Any
+
+import msgspec
 
 from handfast import errors
 from handfast.api.merging import shapes
@@ -90,11 +91,10 @@ def _member(shape: shapes.Shape, element: str) -> bool:
     return not element.startswith("f:") or not shape.declares(element[2:])
 
 
-@dataclass(frozen=True, slots=True)
-class FieldSet:
+class FieldSet(msgspec.Struct, frozen=True):
     """A set of paths. Treat the tree as immutable."""
 
-    tree: Tree = field(default_factory=dict)
+    tree: Tree = msgspec.field(default_factory=dict)
 
     def __bool__(self) -> bool:
         return bool(self.tree)

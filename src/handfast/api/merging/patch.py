@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 from handfast.api import status
 from handfast.api.codec import nesting
@@ -90,8 +91,7 @@ def apply_json_patch(document: dict[str, Any], patch: Any) -> dict[str, Any]:
     return editor.root
 
 
-@dataclass(frozen=True, slots=True)
-class Operation:
+class Operation(msgspec.Struct, frozen=True):
     """One operation, its pointers already split into unescaped tokens."""
 
     op: str
@@ -192,14 +192,13 @@ def _child(container: Any, token: str, path: str) -> Any:
     raise _missing(path)
 
 
-@dataclass(slots=True)
-class _Editor:
+class _Editor(msgspec.Struct):
     """The document being edited. Containers it made itself are edited in place, all others are copied first."""
 
     root: Any
     copied: int = 0
     # By identity; the values keep the containers alive, so that no identity is used again.
-    owned: dict[int, Any] = field(default_factory=dict)
+    owned: dict[int, Any] = msgspec.field(default_factory=dict)
 
     def own(self, container: Any) -> Any:
         """The container itself if made here, else a shallow copy that is."""

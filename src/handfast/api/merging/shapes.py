@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+import msgspec
+
 from handfast.api.schema import schema
 
 # The defaults of key fields, which name an element even where the applied configuration leaves them out.
@@ -91,8 +93,7 @@ class _Unknown:
 UNKNOWN = _Unknown()
 
 
-@dataclass(frozen=True, slots=True)
-class _Builtin:
+class _Builtin(msgspec.Struct, frozen=True):
     """A place in a built-in kind: `message` describes the object here or the elements of the list here."""
 
     message: str

@@ -8,12 +8,12 @@ This is data; what stands in the cells is decided in `printing.core`, `printing.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 
-@dataclass(frozen=True, slots=True)
-class Column:
+
+class Column(msgspec.Struct, frozen=True):
     """One column; `priority` 1 shows with `-o wide` only."""
 
     name: str

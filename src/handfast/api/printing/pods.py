@@ -8,8 +8,9 @@ container that is not through, the containers (first one last), deletion. It jud
 from __future__ import annotations
 
 import datetime
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from handfast.api import jsonpath
 from handfast.api.printing import ages
@@ -17,8 +18,7 @@ from handfast.api.printing import ages
 _NONE = "<none>"
 
 
-@dataclass(slots=True)
-class _Summary:
+class _Summary(msgspec.Struct):
     """What is known so far while walking over the containers."""
 
     reason: str

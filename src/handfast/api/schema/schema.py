@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import importlib.resources
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
@@ -21,8 +20,7 @@ from handfast import errors
 _SCALARS = frozenset({"string", "bool", "int32", "int64", "double", "bytes"})
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(msgspec.Struct, frozen=True):
     """One field of a message; `list_type` "" stands for none declared, which server-side apply takes as atomic."""
 
     name: str
@@ -41,8 +39,7 @@ class Field:
     proto_name: str
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(msgspec.Struct, frozen=True):
     """A message: `fields` as in JSON (inline messages flattened in), `wire` as in protobuf (not flattened).
 
     `apiVersion` and `kind` are in neither: they are the envelope's, not the message's.

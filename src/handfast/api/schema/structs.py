@@ -21,7 +21,6 @@ from __future__ import annotations
 import sys
 import types
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Annotated, Any, Final, cast
 
 import msgspec
@@ -61,8 +60,7 @@ _TYPE_META: Final = ("apiVersion", "kind")
 _TYPES: Final[dict[str, Any]] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class Findings:
+class Findings(msgspec.Struct, frozen=True):
     """What is wrong with a document: unknown fields as paths, and the first type error in Go's words.
 
     `nulls` are its lists and maps that hold nulls, each with the type of its elements; `extra` its objects that hold

@@ -45,9 +45,10 @@ from __future__ import annotations
 import dataclasses
 import datetime
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Protocol
+
+import msgspec
 
 from handfast import errors
 from handfast.apiserver import identity, request
@@ -74,8 +75,7 @@ class DenyList(Protocol):
         """Returns, or raises Unauthorized."""
 
 
-@dataclass(frozen=True, slots=True)
-class TokenRow:
+class TokenRow(msgspec.Struct, frozen=True):
     """One kind of bearer token. With `explains`, a TokenReview of such a token says why it was refused."""
 
     judge: identity.TokenAuthenticator

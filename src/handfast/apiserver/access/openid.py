@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import urllib.parse
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import msgspec
 
@@ -26,8 +25,7 @@ _CACHE_CONTROL = "public, max-age=3600"
 _encode = msgspec.json.Encoder().encode
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
+class Page(msgspec.Struct, frozen=True):
     """One answer to GET."""
 
     body: bytes

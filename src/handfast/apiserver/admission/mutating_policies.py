@@ -28,7 +28,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar, cast
 
 import msgspec
@@ -43,8 +42,7 @@ from handfast.rules.webhooks import matching
 _encode = msgspec.json.Encoder().encode
 
 
-@dataclass(frozen=True, slots=True)
-class Invocation:
+class Invocation(msgspec.Struct, frozen=True):
     """A policy under a binding with one of its params, or None."""
 
     case: policies.Case

@@ -30,8 +30,7 @@ async def here(do: Callable[..., Any], *arguments: Any) -> Any:
     return do(*arguments)
 
 
-@dataclass(frozen=True, slots=True)
-class Write:
+class Write(msgspec.Struct, frozen=True):
     """What plugins see of a write. `document` may be changed; `old` is None for a create.
 
     For a subresource that takes a document of its own (a TokenRequest, an Eviction, a Binding), `kind` is the parent's,
@@ -77,8 +76,7 @@ class Context:
 Plugin = Callable[[Write, Context], Awaitable[None] | None]
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(msgspec.Struct, frozen=True):
     """One plugin. Without `resources` it looks at every resource; with `changes` it may change the document."""
 
     name: str

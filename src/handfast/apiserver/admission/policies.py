@@ -30,8 +30,9 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
+
+import msgspec
 
 from handfast.api import kinds, status
 from handfast.api.cel import expressions
@@ -64,15 +65,14 @@ Work = Callable[..., Awaitable[Any]]
 Param = tuple[kinds.Kind, items.Item]
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
+class Case(msgspec.Struct, frozen=True):
     """A policy under a binding, and what it is to judge; or why it cannot."""
 
     judge: verdicts.Judge
     binding: configurations.Binding | None
     # The kind under which the object is seen.
     kind: kinds.Kind
-    data: Mapping[str, Any] = field(default_factory=dict)
+    data: Mapping[str, Any] = msgspec.field(default_factory=dict)
     params: Sequence[Param | None] = ()
     wrong: str = ""
 

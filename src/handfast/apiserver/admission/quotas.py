@@ -26,8 +26,9 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Awaitable, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from handfast import errors
 from handfast.api import kinds, objects
@@ -43,8 +44,7 @@ _QUOTAS: Final = kinds.row("resourcequotas")
 _TRIES: Final = 16
 
 
-@dataclass(frozen=True, slots=True)
-class _Use:
+class _Use(msgspec.Struct, frozen=True):
     """One write that uses something."""
 
     write: plugin.Write

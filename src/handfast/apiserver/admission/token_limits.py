@@ -28,8 +28,9 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from handfast import errors
 from handfast.api import objects, resources, signing_requests, status
@@ -50,8 +51,7 @@ _TRIES: Final = 16
 _REMEMBERED: Final = 1024
 
 
-@dataclass(frozen=True, slots=True)
-class _Use:
+class _Use(msgspec.Struct, frozen=True):
     """One request that wants to use a token."""
 
     write: plugin.Write
@@ -63,8 +63,7 @@ _Waiting = batches.Waiting[_Use, None]
 _Verdict = tuple[_Waiting, errors.HandfastError | None]
 
 
-@dataclass(frozen=True, slots=True)
-class _Known:
+class _Known(msgspec.Struct, frozen=True):
     """What a Secret says at one version of it."""
 
     version: int

@@ -32,9 +32,9 @@ import asyncio
 import random
 import ssl
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import aiohttp
+import msgspec
 import yarl
 
 from handfast import errors
@@ -60,8 +60,7 @@ _HEADERS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class _Target:
+class _Target(msgspec.Struct, frozen=True):
     """Where to connect, and for whom the other side must have a certificate; None: for the host connected to."""
 
     url: yarl.URL

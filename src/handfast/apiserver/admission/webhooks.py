@@ -35,7 +35,6 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -120,14 +119,13 @@ class _Configurations:
         return concerned
 
 
-@dataclass(frozen=True, slots=True)
-class _Admission:
+class _Admission(msgspec.Struct, frozen=True):
     """One write on its way past the webhooks, and what they say beside yes and no."""
 
     write: plugin.Write
     options: Mapping[str, Any]
-    warnings: list[str] = field(default_factory=list)
-    annotations: dict[str, str] = field(default_factory=dict)
+    warnings: list[str] = msgspec.field(default_factory=list)
+    annotations: dict[str, str] = msgspec.field(default_factory=dict)
     work: Work | None = None
 
 

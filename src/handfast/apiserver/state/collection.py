@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import bisect
 import collections
-import dataclasses
 from collections.abc import Callable, Iterator
+
+import msgspec
 
 from handfast.apiserver.state import items as items_module
 
@@ -20,8 +21,7 @@ HISTORY_BYTES = 16 << 20
 Listener = Callable[[items_module.Change], None]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Index:
+class Index(msgspec.Struct, frozen=True):
     """A field that must equal `value` in whatever a listener is told of; `paths` are the kind's selectable fields."""
 
     field: str

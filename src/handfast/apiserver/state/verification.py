@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import collections
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -33,8 +32,7 @@ MOST_FINDINGS: Final = 1000
 _LEDGER: Final = "handfast.dev/issuancelogs/"
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(msgspec.Struct, frozen=True):
     """One thing that is wrong: with which key, its reason, and a sentence."""
 
     key: str

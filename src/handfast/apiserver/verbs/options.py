@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import functools
-from dataclasses import dataclass
 
 import msgspec
 
@@ -22,8 +21,7 @@ NOT_OLDER_THAN = "NotOlderThan"
 INCONSISTENT = -1
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
+class Selection(msgspec.Struct, frozen=True):
     """Which objects of a collection are meant."""
 
     labels: selectors.LabelSelector
@@ -72,8 +70,7 @@ class Continue(msgspec.Struct, frozen=True):
         return continues
 
 
-@dataclass(frozen=True, slots=True)
-class ListOptions:
+class ListOptions(msgspec.Struct, frozen=True):
     """A list's or watch's parameters, checked. `version` is None when none was given."""
 
     selection: Selection

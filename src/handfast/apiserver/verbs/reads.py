@@ -17,10 +17,10 @@ from __future__ import annotations
 import itertools
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, cast
 
 import aiohttp
+import msgspec
 from aiohttp import web
 
 from handfast import errors
@@ -39,8 +39,7 @@ CHUNK = 256 << 10
 _PAST_AT_ONCE = 20
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
+class Page(msgspec.Struct, frozen=True):
     """What a list answers with: the items in order, the list's own metadata."""
 
     items: Iterable[items_module.Item]

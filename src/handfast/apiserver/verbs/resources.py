@@ -17,7 +17,6 @@ A read has no body: it goes from 2 to 5. The verbs themselves are `reads`, `watc
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Any, cast
 
 import aiohttp
@@ -52,8 +51,7 @@ _READS = frozenset({"get", "list", "watch"})
 _NAMED = {"create": False, "update": True, "patch": True}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verbs:
+class Verbs(msgspec.Struct, frozen=True, kw_only=True):
     """Who carries out what."""
 
     reader: reads.Reader

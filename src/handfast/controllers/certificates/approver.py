@@ -26,9 +26,9 @@ Serving certificates are approved only where somebody was given the permission `
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Protocol
 
+import msgspec
 import prometheus_client
 
 from handfast import errors
@@ -75,13 +75,12 @@ class OtherApprover(Protocol):
     async def wait_answered(self) -> None: ...
 
 
-@dataclass(slots=True)
-class _Findings:
+class _Findings(msgspec.Struct):
     """What was found out about one request: addresses of its Node and of others, and the authorizers' answers."""
 
     addresses: tuple[str, ...] | None = None
     reserved: frozenset[str] = kubelet.NO_NAMES
-    answers: dict[str, decision.Decision] = field(default_factory=dict)
+    answers: dict[str, decision.Decision] = msgspec.field(default_factory=dict)
     other_checks: tuple[kubelet.Check, ...] = ()
 
 

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import pathlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from handfast import errors
 from handfast.pki import authority, issuers, keys, pem
@@ -23,8 +24,7 @@ from handfast.runtime import files, following
 _LIMIT = 1 << 20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Files:
+class Files(msgspec.Struct, frozen=True, kw_only=True):
     """Where a CA and its key are; `bundle` allows for several certificates (1)."""
 
     certificate: pathlib.Path

@@ -11,8 +11,8 @@ it.
 from __future__ import annotations
 
 import datetime
-from dataclasses import dataclass
 
+import msgspec
 import prometheus_client
 
 from handfast.api import resources, signing_requests
@@ -27,8 +27,7 @@ NAME = "certificatesigningrequest-cleaner-controller"
 DELETED = prometheus_client.Counter("handfast_csr_cleaner_deleted", "Requests deleted, by rule.", ["rule"])
 
 
-@dataclass(frozen=True, slots=True)
-class _Timed:
+class _Timed(msgspec.Struct, frozen=True):
     """A request that will be deleted."""
 
     uid: str

@@ -12,7 +12,7 @@ Shared by the two approvers, csrapproving and the machine-approver.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from handfast.api import resources, status
 from handfast.client import api
@@ -29,8 +29,7 @@ _LEASES_HINT = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Wait:
+class Wait(msgspec.Struct, frozen=True):
     """How many seconds to wait.
 
     `check`: a living node has the name. `text`: Leases may not be read. Neither: the Lease has just ended, and is looked at

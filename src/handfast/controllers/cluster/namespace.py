@@ -11,7 +11,6 @@ It does not keep anyone from adding objects meanwhile: the server refuses that.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
 import msgspec
 
@@ -54,13 +53,12 @@ _lists = msgspec.json.Decoder(api.Listing[_Held])
 _definitions = msgspec.json.Decoder(api.Listing[served.Definition])
 
 
-@dataclass(slots=True)
-class Left:
+class Left(msgspec.Struct):
     """What is still in a namespace: objects by resource, finalizers on them, and what could not be deleted."""
 
-    remaining: dict[str, int] = field(default_factory=dict)
-    finalizers: dict[str, int] = field(default_factory=dict)
-    failures: list[str] = field(default_factory=list)
+    remaining: dict[str, int] = msgspec.field(default_factory=dict)
+    finalizers: dict[str, int] = msgspec.field(default_factory=dict)
+    failures: list[str] = msgspec.field(default_factory=list)
 
     def __bool__(self) -> bool:
         return bool(self.remaining or self.failures)

@@ -12,6 +12,8 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 from handfast.api import objects
 from handfast.client import memory, partial
 from handfast.controllers import served
@@ -20,8 +22,7 @@ from handfast.controllers import served
 REMEMBERED = 4096
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(msgspec.Struct, frozen=True):
     """Where an object with this uid is, or is said to be by an owner reference."""
 
     resource: served.Served

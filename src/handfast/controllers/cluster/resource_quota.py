@@ -17,7 +17,6 @@ Only what some quota limits is followed. It refuses nothing: that is `apiserver.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
@@ -62,8 +61,7 @@ _SOURCE = watch.Source(resource=resources.RESOURCE_QUOTAS, view=Quota)
 _DEFINITIONS = watch.Source(resource=resources.CUSTOM_RESOURCE_DEFINITIONS, view=served.Definition)
 
 
-@dataclass(frozen=True, slots=True)
-class _Noted:
+class _Noted(msgspec.Struct, frozen=True):
     """What was used at an instant of the monotonic clock."""
 
     at: float

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 import msgspec
 
@@ -156,8 +155,7 @@ class Slice(_View, frozen=True, gc=False):
     ports: tuple[Port, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(msgspec.Struct, frozen=True):
     """What to do: slices without a resource version are made, those with one are replaced."""
 
     write: Sequence[Slice]

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import msgspec
 
@@ -89,8 +88,7 @@ def _regarding(meta: partial.Meta) -> events.Regarding:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Held:
+class _Held(msgspec.Struct, frozen=True):
     meta: partial.Meta
     token: cluster_info.SigningToken
 

@@ -19,8 +19,9 @@ from __future__ import annotations
 import datetime
 import pathlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, Protocol
+
+import msgspec
 
 from handfast import errors
 from handfast.api import objects, resources
@@ -37,8 +38,7 @@ _FILE_MODE: Final = 0o644
 _COMMENT: Final = f"# {client_ca_bundle.SOURCES_KEY}: "
 
 
-@dataclass(frozen=True, slots=True)
-class Settled:
+class Settled(msgspec.Struct, frozen=True):
     """What was done: the certificates that may sign for anyone now, what came and went, and what could not be done."""
 
     unscoped: Sequence[bytes]

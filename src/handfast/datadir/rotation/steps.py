@@ -21,8 +21,9 @@ import dataclasses
 import datetime
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from typing import Final, Protocol
+
+import msgspec
 
 from handfast import errors
 from handfast.client import api, issued_certificates
@@ -43,8 +44,7 @@ PATIENCE: Final = 30.0
 _POLL: Final = 0.5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ControlPlane:
+class ControlPlane(msgspec.Struct, frozen=True, kw_only=True):
     """The control plane of the directory. `reach` opens a client anew, since the credentials change on the way.
 
     Where it does not run, its API is served to the rotation alone.
@@ -98,8 +98,7 @@ class Steps(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class AuthoritySteps:
+class AuthoritySteps(msgspec.Struct, frozen=True):
     """Replacing the CA."""
 
     place: layout.Layout
@@ -191,8 +190,7 @@ class AuthoritySteps:
         await self.control_plane.until(unfinished, "these do not tell of the right CAs yet: {}")
 
 
-@dataclass(frozen=True, slots=True)
-class TokenKeySteps:
+class TokenKeySteps(msgspec.Struct, frozen=True):
     """Replacing the key of service account tokens."""
 
     place: layout.Layout

@@ -16,8 +16,9 @@ from __future__ import annotations
 
 import pathlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from handfast import errors
 from handfast.datadir import layout, own_certificates, preparation
@@ -28,8 +29,7 @@ from handfast.runtime import files
 _RESTORE: Final = "restore it from a backup"
 
 
-@dataclass(frozen=True, slots=True)
-class RotationDirectory:
+class RotationDirectory(msgspec.Struct, frozen=True):
     """What a rotation keeps in a directory of its own."""
 
     path: pathlib.Path

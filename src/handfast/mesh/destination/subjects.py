@@ -12,8 +12,9 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping
-from dataclasses import dataclass, field
 from typing import Final
+
+import msgspec
 
 from handfast.client import events
 from handfast.mesh.destination import lookups as lookups_module
@@ -29,13 +30,12 @@ UNAVAILABLE: Final = "UNAVAILABLE"
 Rows = Mapping[authorities.Address, endpoints.Endpoint]
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoints:
+class Endpoints(msgspec.Struct, frozen=True):
     """The endpoints of a port at an instant; without a Service there are none. `refusal` ends the stream: code and text."""
 
     wanted: authorities.Service
     exists: bool = True
-    rows: Rows = field(default_factory=dict)
+    rows: Rows = msgspec.field(default_factory=dict)
     withheld: tuple[endpoints.Withheld, ...] = ()
     about: events.Regarding | None = None
     refusal: tuple[str, str] | None = None
@@ -59,8 +59,7 @@ class Endpoints:
         return {"namespace": self.wanted.namespace, "service": self.wanted.name}
 
 
-@dataclass(frozen=True, slots=True)
-class Profile:
+class Profile(msgspec.Struct, frozen=True):
     """A profile at an instant."""
 
     message: bytes = b""
@@ -79,8 +78,7 @@ Answer = Endpoints | Profile
 Steps = Generator[None, None, Answer]
 
 
-@dataclass(frozen=True, slots=True)
-class ServiceEndpoints:
+class ServiceEndpoints(msgspec.Struct, frozen=True):
     """The endpoints of a Service's port."""
 
     wanted: authorities.Service
@@ -110,8 +108,7 @@ class ServiceEndpoints:
         return Endpoints(self.wanted, True, rows, tuple(withheld), _about(service))
 
 
-@dataclass(frozen=True, slots=True)
-class ServiceProfile:
+class ServiceProfile(msgspec.Struct, frozen=True):
     """The profile of a Service's port, or of one instance of it."""
 
     wanted: authorities.Service
@@ -138,8 +135,7 @@ class ServiceProfile:
         return Profile(messages.endpoint_profile(judged, is_opaque=is_opaque, name=self.wanted.fqdn))
 
 
-@dataclass(frozen=True, slots=True)
-class AddressProfile:
+class AddressProfile(msgspec.Struct, frozen=True):
     """The profile of an address: a Service's own, a Pod's, or somebody else's."""
 
     address: authorities.Address

@@ -12,9 +12,9 @@ from __future__ import annotations
 import asyncio
 import collections
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
+import msgspec
 import prometheus_client
 import structlog
 
@@ -37,8 +37,7 @@ LEFT_OUT = prometheus_client.Counter(
 )
 
 
-@dataclass(slots=True)
-class _Case:
+class _Case(msgspec.Struct):
     """What one subject withholds for one reason, since when, and when it was told last."""
 
     about: events.Regarding | None

@@ -13,9 +13,9 @@ Events are for people who look at an account. What must not be lost is in the le
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from typing import Final
 
+import msgspec
 import prometheus_client
 
 from handfast.client import events
@@ -37,8 +37,7 @@ LEFT_OUT = prometheus_client.Counter(
 )
 
 
-@dataclass(slots=True)
-class _Gathered:
+class _Gathered(msgspec.Struct):
     message: str = ""
     times: int = 0
 

@@ -11,9 +11,9 @@ Where they are stored, `sources` knows, and `watchdog` looks whether a change wa
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
+import msgspec
 import prometheus_client
 import structlog
 
@@ -32,8 +32,7 @@ TTL = prometheus_client.Gauge(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Trust:
+class Trust(msgspec.Struct, frozen=True):
     """One whole: what certificates are signed by."""
 
     settings: settings.Settings

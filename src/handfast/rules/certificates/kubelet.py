@@ -46,6 +46,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 from handfast import errors
 from handfast.api import jsonpath, objects, signer_names
 from handfast.pki import names, requests, usages
@@ -119,8 +121,7 @@ class Check:
     compared: str
 
 
-@dataclass(frozen=True, slots=True)
-class Recognised:
+class Recognised(msgspec.Struct, frozen=True):
     """The request is of this kind. `permission` is the subresource to ask for; `message` is what its approval says."""
 
     permission: str

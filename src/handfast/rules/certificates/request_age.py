@@ -27,7 +27,8 @@ import base64
 import binascii
 import datetime
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from handfast import errors
 from handfast.api import objects, signing_requests
@@ -41,8 +42,7 @@ _AT_ONCE = datetime.timedelta()
 _ZERO = datetime.datetime(1, 1, 1, tzinfo=datetime.UTC)
 
 
-@dataclass(frozen=True, slots=True)
-class Due:
+class Due(msgspec.Struct, frozen=True):
     """The instant from which on the request may be deleted, by which rule, and whether that is past.
 
     Without an instant no rule ever holds for the request as it is now, and `rule` is empty.

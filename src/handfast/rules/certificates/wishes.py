@@ -28,7 +28,8 @@ from __future__ import annotations
 import base64
 import binascii
 import datetime
-from dataclasses import dataclass
+
+import msgspec
 
 from handfast import errors
 from handfast.api import signer_names, signing_requests
@@ -44,8 +45,7 @@ WRONG_CERTIFICATE = "WrongCertificate"
 _NO_SANS = names.Sans()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     """What a certificate is to say. `usages` are those for an EC key, in the order in which the request's name hashes them."""
 
     subject: names.Subject

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from handfast.api import objects
 from handfast.pki import certificates
@@ -43,8 +45,7 @@ class Reach:
         return not isinstance(self.version, check.Unread)
 
 
-@dataclass(frozen=True, slots=True)
-class Probe:
+class Probe(msgspec.Struct, frozen=True):
     """What a role says of its health: where it was asked, whether it is ready, and its words."""
 
     where: str
@@ -52,8 +53,7 @@ class Probe:
     said: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Hook:
+class Hook(msgspec.Struct, frozen=True):
     """A webhook: where it is, whether writes go on without it, and why it does not answer; None: it was not asked from here."""
 
     name: str
@@ -62,12 +62,11 @@ class Hook:
     trouble: str | None = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Requests:
+class Requests(msgspec.Struct, frozen=True):
     """Certificate requests, and why those that are not settled stand where they stand, by their names."""
 
     documents: Sequence[objects.Document] = ()
-    explanations: Mapping[str, request_explanation.Explanation] = field(default_factory=dict)
+    explanations: Mapping[str, request_explanation.Explanation] = msgspec.field(default_factory=dict)
     # What the explanations lack, in sentences.
     unread: Sequence[str] = ()
 
@@ -80,8 +79,7 @@ class Machine:
     state: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
+class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """All of it."""
 
     now: datetime.datetime

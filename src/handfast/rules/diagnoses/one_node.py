@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from handfast import errors
 from handfast.api import jsonpath, objects, signer_names, signing_requests
@@ -28,8 +29,7 @@ _FAILED: Final = check.Verdict.FAILED
 _SIGNER: Final = "see that the controller csrsigning runs"
 
 
-@dataclass(frozen=True, slots=True)
-class _Node:
+class _Node(msgspec.Struct, frozen=True):
     """What there is of it: its newest request, what stands in the objects, and how it is listed."""
 
     name: str

@@ -9,8 +9,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from handfast.rules import check
 from handfast.rules.diagnoses import judged
@@ -31,8 +32,7 @@ _CALM: Final = frozenset({check.Verdict.OK, check.Verdict.UNKNOWN})
 _NOTHING: Final = "nothing needs you"
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(msgspec.Struct, frozen=True):
     """One topic; reason and next step are those of its worst check."""
 
     topic: str

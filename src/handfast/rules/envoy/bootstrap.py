@@ -9,8 +9,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from handfast.rules.envoy import resources
 
@@ -26,8 +27,7 @@ _MOST: Final = 50_000
 _MONITOR: Final = "envoy.extensions.resource_monitors.downstream_connections.v3.DownstreamConnectionsConfig"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bootstrap:
+class Bootstrap(msgspec.Struct, frozen=True, kw_only=True):
     """The name of the workload, the paths of two unix sockets, and how many files may be open."""
 
     node: str

@@ -9,15 +9,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from handfast.api import jsonpath
 from handfast.rules.envoy import dns, observing, outbound, transparent
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Called:
+class Called(msgspec.Struct, frozen=True, kw_only=True):
     """An endpoint that was called: `total` requests, or connections of a tunnel, since Envoy was started."""
 
     cluster: str

@@ -14,6 +14,8 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Final
 
+import msgspec
+
 from handfast.rules.envoy import dns, outbound, outbound_routes, resources
 
 ASLEEP: Final = "destination-asleep"
@@ -24,8 +26,7 @@ NOT_ASKED: Final = "destination-service-away"
 Documents = list[tuple[resources.Kind, resources.Document]]
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
+class Standing(msgspec.Struct, frozen=True):
     """What is known of a destination: endpoints, or a name that DNS has; `why` is said where nobody is left.
 
     `is_home`: it leads to this workload itself (3).

@@ -19,6 +19,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
+import msgspec
+
 from handfast.rules.envoy import dns, http, outbound_routes, resources, stripping, tls
 
 NAME: Final = "outbound"
@@ -60,8 +62,7 @@ class Facts:
     resolvers: tuple[tuple[str, int], ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Destination:
+class Destination(msgspec.Struct, frozen=True, kw_only=True):
     """A cluster: the names that its endpoints prove (`meshed`: all of them do), and whether the own certificate is in force.
 
     `why` is what an answer says where no endpoint is left.

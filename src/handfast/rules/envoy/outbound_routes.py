@@ -21,8 +21,9 @@ A request takes the first row that fits:
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, Final
+
+import msgspec
 
 from handfast.rules.envoy import dns, http, judging, resources
 
@@ -49,8 +50,7 @@ _HOME: Final = ("localhost", "localhost.", "*.localhost", "*.localhost.")
 Rows = list[resources.Document]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Routing:
+class Routing(msgspec.Struct, frozen=True, kw_only=True):
     """Which names are asked for (`domains`, what they end in), which ports are the proxy's own, and what is required."""
 
     domains: tuple[str, ...] = ()

@@ -7,12 +7,12 @@ In transparent mode there is one of each for every port (`EVERY`), whose names h
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
+import msgspec
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Port:
+
+class Port(msgspec.Struct, frozen=True, kw_only=True):
     """The port that clients call, and where the application listens; of an `opaque` one the bytes are passed on, and nothing is detected."""
 
     number: int

@@ -26,6 +26,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+import msgspec
+
 from handfast.rules.envoy import http, inbound, outbound, ports, refusals, resources
 
 # Where connections of the application's were going that are no HTTP.
@@ -37,8 +39,7 @@ _ORIGINAL: Final = "envoy.extensions.filters.listener.original_dst.v3.OriginalDs
 _OTHER: Final = {"0.0.0.0": "::", "127.0.0.1": "::1", "::": "0.0.0.0", "::1": "127.0.0.1"}  # noqa: S104  compared
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Place(msgspec.Struct, frozen=True, kw_only=True):
     """Where a listener is, and whether it is in both versions of IP; `own` are the ports of the proxy itself, `opaque` ranges of opaque ones."""
 
     host: str

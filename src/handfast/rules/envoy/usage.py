@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
+
+import msgspec
 
 from handfast.rules.envoy import outbound
 
@@ -23,8 +24,7 @@ _FIGURES: Final = "|".join((*_TOTALS, *_ACTIVE.values()))
 PATH: Final = f"/stats?format=json&usedonly&filter=^cluster.(http|tcp)/.*({_FIGURES})$"
 
 
-@dataclass(frozen=True, slots=True)
-class Use:
+class Use(msgspec.Struct, frozen=True):
     """All that it was ever called, and whether something goes on now."""
 
     total: int = 0

@@ -19,8 +19,9 @@ because all in them had expired, or somebody may have taken them away.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from handfast.rules.ledger import segments as ledger
 
@@ -28,8 +29,7 @@ from handfast.rules.ledger import segments as ledger
 SHORTENED: Final = "Shortened"
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(msgspec.Struct, frozen=True):
     """What is wrong with the ledger: where (`entry` counts from 1; 0: the segment as a whole) and what was done."""
 
     segment: str

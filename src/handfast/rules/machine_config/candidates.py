@@ -28,13 +28,13 @@ the configuration.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+import msgspec
 
 from handfast.rules.machine_config import members, pools
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(msgspec.Struct, frozen=True):
     """Names of nodes: sent whatever `maxUnavailable` says, sent because it is their turn, and those that wait."""
 
     at_once: tuple[str, ...] = ()

@@ -17,8 +17,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from handfast.api import jsonpath
 from handfast.rules.machine_config import following, members, pools, rendering
@@ -27,8 +28,7 @@ NOT_RENDERED: Final = following.NOT_RENDERED
 BEING_RENDERED: Final = "BeingRendered"
 
 
-@dataclass(frozen=True, slots=True)
-class NotYet:
+class NotYet(msgspec.Struct, frozen=True):
     """Nothing can be served now (5)."""
 
     reason: str

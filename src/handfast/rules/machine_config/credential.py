@@ -32,6 +32,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import msgspec
+
 from handfast import errors
 from handfast.api import jsonpath, objects
 from handfast.bootstrap import kubeconfig
@@ -102,8 +104,7 @@ class Credential:
         return f"sha256:{hashlib.sha256(self.kubeconfig).hexdigest()}"
 
 
-@dataclass(frozen=True, slots=True)
-class Missing:
+class Missing(msgspec.Struct, frozen=True):
     """There is none to hand out now, and why."""
 
     reason: str

@@ -45,6 +45,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import msgspec
+
 from handfast.rules.machine_config import following, rollout_progress
 from handfast.rules.machines import bootstrap_token, bootstrapper, revocation
 from handfast.rules.tokens import service_accounts
@@ -81,8 +83,7 @@ _NEXT: Final = f"{bootstrapper.NAMESPACE}/{bootstrapper.NEXT_TOKEN_SECRET}"
 _SHARED: Final = f"{bootstrapper.NAMESPACE}/{bootstrapper.TOKEN_SECRET}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Object:
+class Object(msgspec.Struct, frozen=True, kw_only=True):
     """An object of a credential that is there: which one it is, and whether it is marked."""
 
     target: revocation.Target
@@ -112,13 +113,11 @@ class Masters:
     pools: Sequence[rollout_progress.Progress] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Nothing:
+class Nothing(msgspec.Struct, frozen=True):
     """No credential is to be revoked after a roll-out."""
 
 
-@dataclass(frozen=True, slots=True)
-class Wait:
+class Wait(msgspec.Struct, frozen=True):
     """Something else has to happen first. `loud` is what a person should know of."""
 
     phase: str
@@ -127,29 +126,25 @@ class Wait:
     loud: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class MakeNext:
+class MakeNext(msgspec.Struct, frozen=True):
     """Create the next Secret, empty, for the account with this UID."""
 
     account_uid: str
 
 
-@dataclass(frozen=True, slots=True)
-class Remember:
+class Remember(msgspec.Struct, frozen=True):
     """Write these tokens down on the account, then look again."""
 
     tokens: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
+class Mark(msgspec.Struct, frozen=True):
     """Mark these, too."""
 
     objects: tuple[Object, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Cut:
+class Cut(msgspec.Struct, frozen=True):
     """Deny open requests that came by it, and delete these objects, in this order. `older_than`: deny only requests before that instant."""
 
     kind: str
@@ -157,8 +152,7 @@ class Cut:
     older_than: datetime.datetime | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class DropNext:
+class DropNext(msgspec.Struct, frozen=True):
     """Delete the next Secret, if it still has this UID: everybody has the new token, or its account is gone (`orphan`)."""
 
     uid: str

@@ -9,8 +9,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 ABSENT: Final = "absent"
 FILE: Final = "file"
@@ -22,8 +23,7 @@ OTHER: Final = "other"
 _NAMED: Final = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(msgspec.Struct, frozen=True):
     """What lies at one path. `digest` is the SHA-256 of a file's content, in hex; `target` is a link's."""
 
     kind: str = ABSENT
@@ -37,8 +37,7 @@ class Entry:
 NOTHING: Final = Entry()
 
 
-@dataclass(frozen=True, slots=True)
-class Drift:
+class Drift(msgspec.Struct, frozen=True):
     """One path that is not as it should be, and how."""
 
     path: str

@@ -24,8 +24,9 @@ import datetime
 import hashlib
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
+
+import msgspec
 
 from handfast import errors
 from handfast.api import jsonpath, objects
@@ -45,8 +46,7 @@ _OCTETS: Final = 32
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}\Z")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
     """One secret that counts, by its digest: for which pool, for which Machine, and until when."""
 
     digest: str

@@ -20,6 +20,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import msgspec
+
 from handfast.api import jsonpath, machine_config_kinds
 from handfast.rules.machine_config import names
 from handfast.rules.machines import linking
@@ -86,8 +88,7 @@ class Node:
         return (zone is None, zone or "", self.created, self.name)
 
 
-@dataclass(frozen=True, slots=True)
-class Rendering:
+class Rendering(msgspec.Struct, frozen=True):
     """What matters of a rendered MachineConfig here: the digests of its credential and of everything else, and whose it is."""
 
     name: str

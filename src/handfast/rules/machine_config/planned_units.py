@@ -10,8 +10,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from handfast import errors
 from handfast.rules.machine_config import host_paths, ignition, unit_links
@@ -20,8 +21,7 @@ from handfast.rules.machine_config import host_paths, ignition, unit_links
 VENDOR_UNITS: Final = ("/usr/local/lib/systemd/system", "/usr/lib/systemd/system")
 
 
-@dataclass(frozen=True, slots=True)
-class VendorUnit:
+class VendorUnit(msgspec.Struct, frozen=True):
     """A unit that the operating system brings."""
 
     path: str

@@ -24,8 +24,9 @@ from __future__ import annotations
 import datetime
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
+
+import msgspec
 
 from handfast.api import jsonpath, objects
 from handfast.rules.machine_config import following, max_unavailable, members, pools
@@ -51,8 +52,7 @@ _NODES_QUOTED: Final = 5
 _TEXT_QUOTED: Final = 200
 
 
-@dataclass(frozen=True, slots=True)
-class Condition:
+class Condition(msgspec.Struct, frozen=True):
     """One condition of a pool."""
 
     kind: str
@@ -61,8 +61,7 @@ class Condition:
     message: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Counts:
+class Counts(msgspec.Struct, frozen=True):
     """Machines of a pool (1)."""
 
     machines: int

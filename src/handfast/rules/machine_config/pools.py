@@ -27,6 +27,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import msgspec
+
 from handfast import errors
 from handfast.api import jsonpath, machine_config_kinds, objects, selectors
 from handfast.rules.machine_config import members, names
@@ -78,8 +80,7 @@ class Pool:
         return tuple(jsonpath.text(row, "name") for row in jsonpath.mappings(self.configuration, "source"))
 
 
-@dataclass(frozen=True, slots=True)
-class Contested:
+class Contested(msgspec.Struct, frozen=True):
     """More than one pool selects a Node, and none of them comes before the others."""
 
     pools: tuple[str, ...]
@@ -89,8 +90,7 @@ class Contested:
         return f"the pools {', '.join(self.pools)} all select it: it is in none of them"
 
 
-@dataclass(frozen=True, slots=True)
-class Membership:
+class Membership(msgspec.Struct, frozen=True):
     """The Nodes of each pool by its name, those of none, and those of several."""
 
     nodes: Mapping[str, Sequence[members.Node]]

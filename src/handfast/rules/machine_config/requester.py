@@ -46,6 +46,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+import msgspec
+
 from handfast.api import machine_config_kinds, objects
 from handfast.pki import chains
 from handfast.rules import decision, networks, revocation, user_names
@@ -91,8 +93,7 @@ class Request:
     serial: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
+class Known(msgspec.Struct, frozen=True, kw_only=True):
     """What is known in the cluster. None: not known now."""
 
     # By their digests.
@@ -104,8 +105,7 @@ class Known:
     pool_of: Callable[[str], str | None]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Allowed:
+class Allowed(msgspec.Struct, frozen=True, kw_only=True):
     """Let in: by which proof, as whom, and as which Machine, if that is known."""
 
     proof: str
@@ -124,8 +124,7 @@ class Allowed:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(msgspec.Struct, frozen=True):
     """Turned away: an HTTP status, a reason for programs, and a sentence for the log."""
 
     status: int

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from handfast import errors
 from handfast.rules.machine_config import host_paths
@@ -27,8 +28,7 @@ _BESIDE: Final = {"WantedBy": "wants", "RequiredBy": "requires", "UpheldBy": "up
 _KEYS: Final = frozenset({*_BESIDE, "Alias", "Also", "DefaultInstance"})
 
 
-@dataclass(frozen=True, slots=True)
-class Enabled:
+class Enabled(msgspec.Struct, frozen=True):
     """The links of one unit, by path; `also` are units that have to be enabled with it."""
 
     links: dict[str, str]

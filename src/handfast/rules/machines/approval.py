@@ -45,6 +45,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import msgspec
+
 from handfast.api import objects
 from handfast.rules.certificates import kubelet
 from handfast.rules.ledger import entries
@@ -103,8 +105,7 @@ _MOST_NAMED: Final = 5
 _UNKNOWN: Final = "not compared: no one Machine has this name"
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(msgspec.Struct, frozen=True):
     """A check; and if it failed, the reason, what can turn it, and the change that would. One that was not made has no reason."""
 
     check: kubelet.Check

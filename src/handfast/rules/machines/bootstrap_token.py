@@ -36,6 +36,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import msgspec
+
 from handfast.api import jsonpath, objects
 from handfast.rules.machines import bootstrapper
 from handfast.rules.tokens import service_accounts
@@ -92,8 +94,7 @@ class Seen:
     secret: Secret | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Wait:
+class Wait(msgspec.Struct, frozen=True):
     """Something else has to happen first. `loud` is what a person should know of."""
 
     reason: str
@@ -101,41 +102,35 @@ class Wait:
     loud: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class MakeAccount:
+class MakeAccount(msgspec.Struct, frozen=True):
     """Create the ServiceAccount."""
 
 
-@dataclass(frozen=True, slots=True)
-class MakeSecret:
+class MakeSecret(msgspec.Struct, frozen=True):
     """Create the Secret, empty, for the account with this UID."""
 
     account_uid: str
 
 
-@dataclass(frozen=True, slots=True)
-class DropSecret:
+class DropSecret(msgspec.Struct, frozen=True):
     """Delete the Secret, if it still has this UID: it is for an account that is gone."""
 
     uid: str
 
 
-@dataclass(frozen=True, slots=True)
-class ReplaceAccount:
+class ReplaceAccount(msgspec.Struct, frozen=True):
     """Delete the account, if it still has this UID: a token of it was revoked and is back."""
 
     uid: str
 
 
-@dataclass(frozen=True, slots=True)
-class Remember:
+class Remember(msgspec.Struct, frozen=True):
     """Write these tokens down on the account, then look again."""
 
     tokens: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class Done:
+class Done(msgspec.Struct, frozen=True):
     """All is as it should be."""
 
 

@@ -11,8 +11,9 @@ Where its credentials lie, and which requester counts as one that holds them. It
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from handfast.rules import user_names
 from handfast.rules.certificates import kubelet
@@ -42,8 +43,7 @@ CONFIG_MAPS: Final = ((CONFIG_NAMESPACE, CONFIG_MAP), (MANAGED_NAMESPACE, CONFIG
 CHECK: Final = "bootstrap identity"
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
+class Identity(msgspec.Struct, frozen=True):
     """A user and its groups, without `system:authenticated`."""
 
     user: str

@@ -26,6 +26,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+import msgspec
+
 from handfast import errors
 from handfast.api import jsonpath, objects
 from handfast.pki import certificates, pem
@@ -61,8 +63,7 @@ _KEY_SAID: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(msgspec.Struct, frozen=True):
     """What is wrong with a source: a reason, and a sentence that shows nothing of its content."""
 
     reason: str

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from handfast.api import objects
 from handfast.rules import client_ca_bundle
@@ -31,8 +32,7 @@ Place = tuple[str, str]
 Contents = Mapping[Place, client_ca_sources.Content]
 
 
-@dataclass(frozen=True, slots=True)
-class Warned:
+class Warned(msgspec.Struct, frozen=True):
     """What is to be said of one ConfigMap."""
 
     place: Place

@@ -20,8 +20,9 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from handfast import errors
 from handfast.pki import bundles, certificates, names
@@ -32,8 +33,7 @@ OUTSIDE_SCOPE: Final = "OutsideAuthorityScope"
 Certificates = Sequence[certificates.Certificate]
 
 
-@dataclass(frozen=True, slots=True)
-class Merged:
+class Merged(msgspec.Struct, frozen=True):
     """A bundle in its order, the record of it, and what changed: `kept` would have gone, but for 5."""
 
     ders: tuple[bytes, ...]

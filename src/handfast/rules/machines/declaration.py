@@ -20,8 +20,9 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final
+
+import msgspec
 
 from handfast import errors
 from handfast.api import machine_config_kinds, machine_kinds, objects
@@ -56,16 +57,14 @@ _MAC: Final = re.compile(r"(?:[0-9a-f]{2}(?::[0-9a-f]{2}){5}(?:(?::[0-9a-f]{2}){
 _WORD: Final = re.compile(r"[!-~]{1,253}\Z")
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(msgspec.Struct, frozen=True):
     """The fields of one machine as they are written, and the line that it begins in; 0: it was typed at a command line."""
 
     line: int
     values: Mapping[str, tuple[str, ...]]
 
 
-@dataclass(frozen=True, slots=True)
-class Remark:
+class Remark(msgspec.Struct, frozen=True):
     """Something about a field of a line: what is wrong with it, or what was changed."""
 
     line: int
@@ -78,8 +77,7 @@ class Remark:
         return f"{where}{self.field}: {self.sentence}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
     """One machine, in the form that is compared."""
 
     line: int
@@ -97,13 +95,12 @@ class Entry:
         return value if isinstance(value, tuple) else (value,) if value else ()
 
 
-@dataclass(slots=True)
-class Declaration:
+class Declaration(msgspec.Struct):
     """What was declared. It counts only where there are no problems."""
 
-    entries: list[Entry] = field(default_factory=list)
-    problems: list[Remark] = field(default_factory=list)
-    notes: list[Remark] = field(default_factory=list)
+    entries: list[Entry] = msgspec.field(default_factory=list)
+    problems: list[Remark] = msgspec.field(default_factory=list)
+    notes: list[Remark] = msgspec.field(default_factory=list)
 
 
 def declare(rows: Sequence[Row]) -> Declaration:

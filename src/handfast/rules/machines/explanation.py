@@ -20,8 +20,10 @@ ledger is kept for a while only.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from handfast.api import signing_requests
 from handfast.rules.ledger import entries as ledger_entries
@@ -52,8 +54,7 @@ class Stage:
     change: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
+class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """What was looked up. `requests` are those for the node's name, the newest first; `verdict` is of the newest."""
 
     machine: inventory.Machine
@@ -66,7 +67,7 @@ class Facts:
     # The newest certificate of the node in the ledger.
     issued: ledger_entries.Entry | None = None
     node_exists: bool = False
-    node_created: str = field(default="")
+    node_created: str = msgspec.field(default="")
 
 
 # What was seen, and what to do; nothing to do: the stage is done.

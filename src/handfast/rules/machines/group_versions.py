@@ -12,8 +12,9 @@ It follows none.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from handfast import errors
 from handfast.rules.machines import inventory
@@ -26,8 +27,7 @@ VERSIONS: Final[Mapping[str, tuple[str, ...]]] = {
 PLURAL: Final = "machines"
 
 
-@dataclass(frozen=True, slots=True)
-class GroupVersions:
+class GroupVersions(msgspec.Struct, frozen=True):
     """A group, and which of its versions may be followed: one of them will be."""
 
     group: str

@@ -14,8 +14,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final
+
+import msgspec
 
 from handfast.api import jsonpath, machine_kinds
 from handfast.rules.certificates import kubelet
@@ -29,8 +30,7 @@ PRUNE: Final = "prune"
 _DECLARED_TYPES: Final = (inventory.INTERNAL_DNS, inventory.INTERNAL_IP)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class Step(msgspec.Struct, frozen=True, kw_only=True):
     """What is done with one Machine. `changes` says it to a person, `machine` is what is there now."""
 
     action: str
@@ -38,21 +38,19 @@ class Step:
     name: str
     changes: tuple[str, ...] = ()
     # Of a new one: the document and its status. Of another: merge patches, empty where there is nothing to change.
-    document: Mapping[str, Any] = field(default_factory=dict)
-    status: Mapping[str, Any] = field(default_factory=dict)
+    document: Mapping[str, Any] = msgspec.field(default_factory=dict)
+    status: Mapping[str, Any] = msgspec.field(default_factory=dict)
     machine: inventory.Machine | None = None
 
 
-@dataclass(slots=True)
-class Plan:
+class Plan(msgspec.Struct):
     """The steps, in the order of the file, with what is pruned last. They count only where there are no problems."""
 
-    steps: list[Step] = field(default_factory=list)
-    problems: list[declaration.Remark] = field(default_factory=list)
+    steps: list[Step] = msgspec.field(default_factory=list)
+    problems: list[declaration.Remark] = msgspec.field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     """What an operator asks for beside the machines: where, as which import, and whether what is gone from it goes."""
 
     namespace: str = machine_kinds.NAMESPACE

@@ -27,6 +27,8 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
+import msgspec
+
 from handfast.api import jsonpath, machine_kinds, objects
 from handfast.pki import names
 from handfast.rules.certificates import kubelet
@@ -75,8 +77,7 @@ Key = tuple[str, str, str]
 Canonical = names.IP | str
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
+class Address(msgspec.Struct, frozen=True):
     """One of a machine's addresses, as it is written."""
 
     type: str

@@ -33,6 +33,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import msgspec
+
 from handfast.api import jsonpath
 from handfast.rules.certificates import kubelet
 from handfast.rules.machines import inventory
@@ -73,15 +75,13 @@ class Node:
     taints: tuple[Mapping[str, Any], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Link:
+class Link(msgspec.Struct, frozen=True):
     """The Node is this Machine."""
 
     machine: inventory.Machine
 
 
-@dataclass(frozen=True, slots=True)
-class NoLink:
+class NoLink(msgspec.Struct, frozen=True):
     """The Node is no Machine, or not sure to be; `TOLD` says which reasons an operator is told."""
 
     reason: str

@@ -29,8 +29,9 @@ from __future__ import annotations
 import datetime
 import shlex
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from handfast.api import objects
 from handfast.rules.certificates import kubelet
@@ -43,8 +44,7 @@ STANDS_FIRST: Final = "first to ask"
 _WAITS_FOR: Final = approval.ANYTHING - {approval.CLOCK}
 
 
-@dataclass(frozen=True, slots=True)
-class Asking:
+class Asking(msgspec.Struct, frozen=True):
     """A request that waits. `version` is the one it was seen at first; 0 where versions are no numbers."""
 
     facts: kubelet.Facts

@@ -38,8 +38,9 @@ from __future__ import annotations
 import collections
 import datetime
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
+
+import msgspec
 
 from handfast import errors
 from handfast.api import jsonpath
@@ -103,8 +104,7 @@ _WANTED: Final = (user_names.NODES, user_names.AUTHENTICATED)
 _PORTS: Final = range(1, 1 << 16)
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(msgspec.Struct, frozen=True):
     """Where a kubelet is said to serve."""
 
     address: names.IP
@@ -115,8 +115,7 @@ class Place:
         return f"{host}:{self.port}"
 
 
-@dataclass(frozen=True, slots=True)
-class Served:
+class Served(msgspec.Struct, frozen=True):
     """What a kubelet presents now, verified."""
 
     place: str
@@ -124,8 +123,7 @@ class Served:
     sans: names.Sans
 
 
-@dataclass(frozen=True, slots=True)
-class NotServed:
+class NotServed(msgspec.Struct, frozen=True):
     """Why nothing is known of what a kubelet serves."""
 
     why: str

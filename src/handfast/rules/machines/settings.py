@@ -24,8 +24,9 @@ from __future__ import annotations
 import datetime
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
+
+import msgspec
 
 from handfast import errors
 from handfast.api import durations
@@ -54,8 +55,7 @@ class Unreadable(errors.Refused):
     reason = "SettingsUnreadable"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """What is decided by. `identities` are whose requests are judged."""
 
     disabled: bool = False

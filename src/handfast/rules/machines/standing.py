@@ -28,8 +28,9 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Final
+
+import msgspec
 
 from handfast.api import objects
 from handfast.rules import user_names
@@ -49,12 +50,11 @@ TOKEN: Final[tuple[Place, ...]] = tuple(("Secret", bootstrapper.NAMESPACE, name)
 PLACES: Final = (*TRUST, *TOKEN)
 
 
-@dataclass(frozen=True, slots=True)
-class Objects:
+class Objects(msgspec.Struct, frozen=True):
     """When those that are there were created, and why others cannot be read."""
 
-    created: Mapping[Place, datetime.datetime] = field(default_factory=dict)
-    refusals: Mapping[Place, str] = field(default_factory=dict)
+    created: Mapping[Place, datetime.datetime] = msgspec.field(default_factory=dict)
+    refusals: Mapping[Place, str] = msgspec.field(default_factory=dict)
 
 
 def instant(created: str | None, deleting: str | None) -> datetime.datetime | None:

@@ -21,8 +21,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final, cast
+
+import msgspec
 
 from handfast import errors
 from handfast.api import jsonpath
@@ -46,16 +47,14 @@ class Result(enum.StrEnum):
     REFUSED = "refused"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Around:
+class Around(msgspec.Struct, frozen=True, kw_only=True):
     """What is known beside the review: the annotations of the namespace, and the UID of the Pod's account where names have it."""
 
-    annotations: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = msgspec.field(default_factory=dict)
     uid: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     """What is answered, and why: reasons that metrics count, and a sentence for people."""
 
     result: Result

@@ -19,7 +19,6 @@ A body is a review only if all of this holds. Else it is refused, and the API se
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
@@ -75,8 +74,7 @@ class _Review(msgspec.Struct, rename="camel"):
 _decoder: Final = msgspec.json.Decoder(_Review)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Review:
+class Review(msgspec.Struct, frozen=True, kw_only=True):
     """A request of the API server. `kind` is Pod or Service, or empty where nothing is to be done for it."""
 
     api_version: str
@@ -87,8 +85,7 @@ class Review:
     dry_run: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """Yes, with a patch or without, or no with a reason."""
 
     allowed: bool = True

@@ -40,6 +40,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+import msgspec
+
 from handfast import errors
 from handfast.pki import bundles, certificates, pem
 from handfast.rules import trust_rotation
@@ -79,8 +81,7 @@ class Record:
         return self.new if self.state.undoing else self.old
 
 
-@dataclass(frozen=True, slots=True)
-class Stored:
+class Stored(msgspec.Struct, frozen=True):
     """What the mesh has now: its anchors, and the certificate of its issuer, SHA-256 in hex."""
 
     anchors: bundles.TrustBundle
@@ -90,30 +91,26 @@ class Stored:
 # --- what is written, in order
 
 
-@dataclass(frozen=True, slots=True)
-class Note:
+class Note(msgspec.Struct, frozen=True):
     """Write the record."""
 
     record: Record
 
 
-@dataclass(frozen=True, slots=True)
-class Trust:
+class Trust(msgspec.Struct, frozen=True):
     """Have these anchors, and no others, believed; and agents renew what another than `signer` has signed. Empty: none."""
 
     anchors: bundles.TrustBundle
     signer: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Sign:
+class Sign(msgspec.Struct, frozen=True):
     """Have this issuer sign."""
 
     material: issuer.Material
 
 
-@dataclass(frozen=True, slots=True)
-class Forget:
+class Forget(msgspec.Struct, frozen=True):
     """Remove the record, with its keys."""
 
 

@@ -18,6 +18,8 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+import msgspec
+
 from handfast import errors
 from handfast.api import objects
 
@@ -58,8 +60,7 @@ class Service:
         return f"{self.instance}{'.' if self.instance else ''}{self.name}.{self.namespace}.svc.{CLUSTER_DOMAIN}"
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
+class Address(msgspec.Struct, frozen=True):
     """An address with its port; the host in the one form that it is compared in."""
 
     host: str

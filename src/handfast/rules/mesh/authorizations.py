@@ -15,8 +15,9 @@ A stock proxy lets in whatever comes from its own Pod, before it looks at any of
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from handfast.rules.mesh import policy
 
@@ -25,8 +26,7 @@ EVERYBODY: Final = "all-unauthenticated"
 IDENTIFIED: Final = "all-authenticated"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Authorization:
+class Authorization(msgspec.Struct, frozen=True, kw_only=True):
     """Who is let in by it: everybody, or clients by names, and by what names end in; an empty ending is any name.
 
     `policy` is whose it is, as namespace/name; `default` is what it is called where it is of none.

@@ -25,6 +25,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import msgspec
+
 from handfast.api import jsonpath, objects
 from handfast.rules import user_names
 from handfast.rules.ledger import entries
@@ -58,8 +60,7 @@ class Believer:
     until: datetime.datetime | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Loose:
+class Loose(msgspec.Struct, frozen=True):
     """A certificate of no Pod: whose, by whom it was signed, and its end (6)."""
 
     name: str
@@ -67,16 +68,14 @@ class Loose:
     until: datetime.datetime
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
+class Known(msgspec.Struct, frozen=True, kw_only=True):
     """All of them, by name."""
 
     believers: tuple[Believer, ...] = ()
     loose: tuple[Loose, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
+class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """What is there: Pods and MeshWorkloads as documents, the ledger, and the namespace of the control plane."""
 
     pods: Sequence[objects.Document]

@@ -39,6 +39,8 @@ import datetime
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import msgspec
+
 from handfast import errors
 from handfast.api import jsonpath, objects, signer_names
 from handfast.pki import authority, certificates, keys, profiles, requests, usages
@@ -90,14 +92,13 @@ class Call:
     request: bytes = field(repr=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reviewed:
+class Reviewed(msgspec.Struct, frozen=True, kw_only=True):
     """Whose token it is, by the API server's word; `pod` and `node` are empty where it is bound to none."""
 
     account: names.Account
     username: str
     groups: tuple[str, ...] = ()
-    extra: dict[str, list[str]] = field(default_factory=dict)
+    extra: dict[str, list[str]] = msgspec.field(default_factory=dict)
 
     @property
     def pod(self) -> str:

@@ -13,13 +13,14 @@ import datetime
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+import msgspec
+
 from handfast.api import objects
 from handfast.bootstrap import first_objects
 from handfast.rules import check
 
 
-@dataclass(frozen=True, slots=True)
-class Door:
+class Door(msgspec.Struct, frozen=True):
     """One door of the control plane: HOST:PORT where it is said to be, how many endpoints are ready, and whether it took a connection."""
 
     address: str = ""
@@ -27,8 +28,7 @@ class Door:
     connects: bool | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Heartbeat:
+class Heartbeat(msgspec.Struct, frozen=True):
     """When a Node that is ready was heard last, by its own clock."""
 
     node: str

@@ -23,8 +23,9 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from handfast import errors
 from handfast.rules import revocation, user_names
@@ -34,8 +35,7 @@ from handfast.rules.mesh import names
 MOST_COVERED: Final = 4096
 
 
-@dataclass(frozen=True, slots=True)
-class DenyList:
+class DenyList(msgspec.Struct, frozen=True):
     """Names, and certificates by the hex of their SHA-256."""
 
     names: frozenset[str] = frozenset()

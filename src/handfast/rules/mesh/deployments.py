@@ -12,8 +12,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
+
+import msgspec
 
 from handfast.api import objects
 from handfast.bootstrap import first_objects, kubeconfig
@@ -29,8 +30,7 @@ _TOKEN_SECONDS: Final = 3600
 _ROOT_CA: Final = "kube-root-ca.crt"
 
 
-@dataclass(frozen=True, slots=True)
-class Component:
+class Component(msgspec.Struct, frozen=True):
     """One Deployment: its name, its role and account, the doors that it has, and where it has its health."""
 
     name: str

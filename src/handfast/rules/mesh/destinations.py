@@ -15,6 +15,8 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+import msgspec
+
 from handfast import errors
 from handfast.rules.mesh import authorities
 
@@ -34,8 +36,7 @@ class BadDestination(errors.Refused):
     reason = "BadDestination"
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(msgspec.Struct, frozen=True):
     """One destination, in the one spelling that it is known by; `is_address` says that the host is an IP address."""
 
     host: str

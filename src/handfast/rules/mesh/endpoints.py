@@ -27,8 +27,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, Protocol
+
+import msgspec
 
 from handfast.rules.mesh import authorities, injection, meshed, names, views, workloads
 
@@ -62,8 +63,7 @@ class Known(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoint:
+class Endpoint(msgspec.Struct, frozen=True):
     """One address that a proxy is told of, with what it is."""
 
     address: authorities.Address
@@ -71,8 +71,7 @@ class Endpoint:
     labels: Labels = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Withheld:
+class Withheld(msgspec.Struct, frozen=True):
     """One address that no proxy is told of, and why."""
 
     address: authorities.Address
@@ -80,8 +79,7 @@ class Withheld:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(msgspec.Struct, frozen=True):
     """An address of a slice."""
 
     slice: views.Slice

@@ -12,8 +12,9 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from handfast import errors
 from handfast.api import objects
@@ -38,8 +39,7 @@ class BadEnd(errors.Refused):
     reason = "BadMeshEnd"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class End:
+class End(msgspec.Struct, frozen=True, kw_only=True):
     """One end. Port 0 is none."""
 
     kind: Kind

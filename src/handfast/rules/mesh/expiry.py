@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import datetime
 import enum
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from handfast.pki import certificates
 
@@ -28,8 +29,7 @@ class Stage(enum.IntEnum):
     OVER = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Ending:
+class Ending(msgspec.Struct, frozen=True):
     """A certificate that ends, and how near that is; `title` is for people."""
 
     title: str

@@ -19,8 +19,10 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from handfast.rules import decision
 from handfast.rules.mesh import edges, endpoints, issued, meshed, names, policy, policy_documents, views
@@ -69,8 +71,7 @@ class Server:
         return self.outcome.standing.identity if isinstance(self.outcome, endpoints.Endpoint) else ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
+class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that was looked up. `client` is None for one that is not in the cluster. `missing` is why there is no endpoint."""
 
     naming: policy.Naming
@@ -86,8 +87,7 @@ class Facts:
     observed: Sequence[edges.Edge] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Explanation:
+class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     """The verdict, every check, and what would turn the verdict, one step each."""
 
     verdict: decision.Approve | decision.Deny
@@ -97,13 +97,12 @@ class Explanation:
     observed: tuple[edges.Edge, ...] = ()
 
 
-@dataclass(slots=True)
-class _Walk:
+class _Walk(msgspec.Struct):
     """The checks so far, and what would turn those that failed."""
 
     facts: Facts
-    checks: list[Check] = field(default_factory=list)
-    changes: list[str] = field(default_factory=list)
+    checks: list[Check] = msgspec.field(default_factory=list)
+    changes: list[str] = msgspec.field(default_factory=list)
 
     def add(self, name: str, sentence: str, *, passed: bool | None = None, change: str = "") -> None:
         self.checks.append(Check(name=name, passed=passed, sentence=sentence))

@@ -27,8 +27,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from handfast import errors
 from handfast.api import jsonpath, objects
@@ -84,8 +85,7 @@ class BadAnnotation(errors.Refused):
     reason = "BadIdentityAnnotation"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
+class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """What is decided from. `by_request` is whether the webhook asks, rather than a person."""
 
     pod: str = ""

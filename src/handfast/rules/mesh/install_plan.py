@@ -22,8 +22,10 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from handfast import errors
 from handfast.api import objects
@@ -47,15 +49,14 @@ class Incomplete(errors.Refused):
 _GIVE: Final = "give all three of --trust-anchors, --issuer-cert and --issuer-key; --force makes new ones, which no running workload trusts"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Typed:
+class Typed(msgspec.Struct, frozen=True, kw_only=True):
     """What the operator said: values for keys of the settings, issuer with anchors, if any, and where services outside the cluster are."""
 
     namespace: str = control_plane.NAMESPACE
     texts: Mapping[str, str]
     material: issuer.Material | None = None
     # Door -> HOST:PORT.
-    endpoints: Mapping[str, str] = field(default_factory=dict)
+    endpoints: Mapping[str, str] = msgspec.field(default_factory=dict)
     force: bool = False
 
 
@@ -70,8 +71,7 @@ class There:
     rotation: objects.Document | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """What to store. `generated` is whether the anchors are made here, now or earlier."""
 
     settings: settings.Settings

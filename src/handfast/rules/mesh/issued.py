@@ -10,8 +10,9 @@ from __future__ import annotations
 import datetime
 import heapq
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from handfast.rules import revocation
 from handfast.rules.ledger import entries
@@ -20,8 +21,7 @@ from handfast.rules.mesh import holders
 _DNS: Final = "DNS:"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Certificate:
+class Certificate(msgspec.Struct, frozen=True, kw_only=True):
     """One certificate: its SHA-256 in hex, and whose it is. `names` are its DNS names."""
 
     fingerprint: str

@@ -18,6 +18,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
+import msgspec
+
 from handfast import errors
 from handfast.api import jsonpath, objects
 from handfast.api.codec import yaml_document
@@ -49,8 +51,7 @@ class Action(enum.StrEnum):
     SKIPPED = "skipped"
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(msgspec.Struct, frozen=True):
     """What was done, and why not more."""
 
     title: str

@@ -33,8 +33,9 @@ import enum
 import functools
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from handfast import errors
 from handfast.rules.mesh import injectable, injection, names, port_annotations, port_lists, settings, sidecar, views
@@ -73,8 +74,7 @@ class Protocol(enum.StrEnum):
     OPAQUE = "opaque"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class Standing(msgspec.Struct, frozen=True, kw_only=True):
     """What one port of a Pod is: the name of its identity, or empty; and how its proxy is spoken to. Port 0: not by itself."""
 
     identity: str = ""
@@ -82,8 +82,7 @@ class Standing:
     inbound_port: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
+class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """What a Pod is judged by beside itself. `uid` is its account's, empty where it is not known."""
 
     mesh: names.Mesh

@@ -30,8 +30,9 @@ have a name: the identity service compares it with a reviewed token.
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from handfast import errors
 from handfast.api import objects
@@ -80,8 +81,7 @@ class NotAnIdentity(errors.Refused):
     reason = "NotAnIdentity"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Account:
+class Account(msgspec.Struct, frozen=True, kw_only=True):
     """A service account; without a UID where nobody knows it, or the scheme needs none."""
 
     namespace: str
@@ -89,8 +89,7 @@ class Account:
     uid: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Mesh:
+class Mesh(msgspec.Struct, frozen=True):
     """What every name of one mesh ends in. Making one is refused where a part is wrong (1)."""
 
     trust_domain: str

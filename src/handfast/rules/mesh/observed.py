@@ -13,6 +13,8 @@ import datetime
 from dataclasses import dataclass
 from typing import Any, Final
 
+import msgspec
+
 from handfast.api import handfast_kinds, jsonpath, mesh_workload_schemas, objects
 from handfast.rules.mesh import holders, reports
 from handfast.rules.mesh import issued as issued_module
@@ -37,8 +39,7 @@ class Observed:
     anchors: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
+class Written(msgspec.Struct, frozen=True):
     """What was written last, and when, on a clock that only goes forward."""
 
     observed: Observed

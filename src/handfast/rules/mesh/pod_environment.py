@@ -22,8 +22,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
+
+import msgspec
 
 from handfast import errors
 from handfast.api import jsonpath
@@ -42,8 +43,7 @@ class Unresolved(errors.Refused):
     reason = "PodVariableUnresolved"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Place(msgspec.Struct, frozen=True, kw_only=True):
     """Where a Pod runs, before its status says so."""
 
     pod_ips: tuple[str, ...]

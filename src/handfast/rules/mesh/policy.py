@@ -29,8 +29,9 @@ Not judged here: certificates, revocations and discovery.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from handfast import errors
 from handfast.rules import decision
@@ -47,8 +48,7 @@ _RULE: Final = "MeshPolicy"
 OTHER_PORTS: Final = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Naming:
+class Naming(msgspec.Struct, frozen=True):
     """How accounts are called now; `uid` is asked where names have UIDs, and is empty of an account that is not there."""
 
     mesh: names.Mesh
@@ -67,8 +67,7 @@ class Naming:
         return f".{namespace}.{self.mesh.ending}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Permit:
+class Permit(msgspec.Struct, frozen=True, kw_only=True):
     """A row as it is enforced: an identity, what identities end in, or everybody. `policy` and `row` say where it is from."""
 
     policy: str
@@ -87,8 +86,7 @@ class Permit:
         return named or (bool(self.suffix) and identity.endswith(self.suffix))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
+class Rules(msgspec.Struct, frozen=True, kw_only=True):
     """What is to be done with clients of one port. Not `restricted`: whoever has what `needs_identity` asks for is let in."""
 
     restricted: bool = False
@@ -118,8 +116,7 @@ class Rules:
         return _approve(ALLOWED, f"clients[{permit.row}] of {permit.policy} fits")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PortRules:
+class PortRules(msgspec.Struct, frozen=True, kw_only=True):
     """The rules of one port; `audited` are those that would hold if what is in audit were enforced, None where nothing is."""
 
     port: int
@@ -137,8 +134,7 @@ class PortRules:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Compiled:
+class Compiled(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that policies say of one workload: what its agent or proxy enforces. `ports` begins with OTHER_PORTS."""
 
     ports: tuple[PortRules, ...]
@@ -154,8 +150,7 @@ class Compiled:
 CLOSED: Final = Compiled(ports=(PortRules(port=OTHER_PORTS, enforced=Rules(restricted=True, needs_identity=True)),))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Check:
+class Check(msgspec.Struct, frozen=True, kw_only=True):
     """One step of a judgement. `passed` is None where it decides nothing."""
 
     name: str
@@ -163,8 +158,7 @@ class Check:
     sentence: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Judgement:
+class Judgement(msgspec.Struct, frozen=True, kw_only=True):
     """The verdict on one client, the checks in order, and what would be refused if all that is in audit were enforced."""
 
     verdict: decision.Approve | decision.Deny

@@ -13,8 +13,9 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
+
+import msgspec
 
 from handfast import errors
 from handfast.api import handfast_kinds, mesh_schemas
@@ -25,8 +26,7 @@ from handfast.rules.mesh import policy_documents as documents
 KIND: Final = handfast_kinds.MESH_POLICY
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt:
+class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     """Who wants to call what. `identity` is empty for a client without; `account` is None for one that is not in the cluster."""
 
     target: documents.Target

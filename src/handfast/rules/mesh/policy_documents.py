@@ -21,25 +21,25 @@ The schema lets hardly any of what cannot be read be stored: see `api.mesh_schem
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
+
+import msgspec
 
 from handfast.api import jsonpath, mesh_schemas, objects, selectors, status
 
 MOST_ROWS: Final = 1 << 16
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class Target(msgspec.Struct, frozen=True, kw_only=True):
     """A workload, by what policies know it by."""
 
     namespace: str
     account: str
-    labels: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = msgspec.field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class Row(msgspec.Struct, frozen=True, kw_only=True):
     """One row of `clients`: one of these. With none of them it fits nobody."""
 
     account: tuple[str, str] | None = None

@@ -12,16 +12,16 @@ What the injector takes from annotations, and refuses, is in `port_annotations`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from handfast.rules.mesh import port_annotations
 
 MOST_PARTS: Final = port_annotations.MOST_PARTS
 
 
-@dataclass(frozen=True, slots=True)
-class Ports:
+class Ports(msgspec.Struct, frozen=True):
     """Ranges of ports, ends included."""
 
     ranges: tuple[tuple[int, int], ...] = ()

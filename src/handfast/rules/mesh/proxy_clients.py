@@ -31,6 +31,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import msgspec
+
 from handfast.rules.mesh import addresses, proxy_environment, sidecar
 
 
@@ -42,8 +44,7 @@ class Client:
     name: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Clients:
+class Clients(msgspec.Struct, frozen=True, kw_only=True):
     """The services that a proxy with an identity calls; None where there is no address."""
 
     identity: Client

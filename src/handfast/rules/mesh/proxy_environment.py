@@ -39,6 +39,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+import msgspec
+
 from handfast import errors
 from handfast.pki import bundles
 from handfast.rules.mesh import issuer, names, sidecar
@@ -85,8 +87,7 @@ class ProxyEnvironment:
     store_variable: str = STORE
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProxyFiles:
+class ProxyFiles(msgspec.Struct, frozen=True, kw_only=True):
     """An identity after the start-up: the name, and where key, request, anchors and token lie."""
 
     name: str

@@ -25,8 +25,9 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final
+
+import msgspec
 
 from handfast.rules.envoy import ports as ports_module
 from handfast.rules.mesh import addresses, port_annotations, port_lists, proxy_environment, sidecar
@@ -40,15 +41,14 @@ _PAIR: Final = re.compile(r"([0-9]{1,5})(?::([0-9]{1,5}))?", re.ASCII)
 _MOST: Final = 65535
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Listening:
+class Listening(msgspec.Struct, frozen=True, kw_only=True):
     """What the variables say; None where they say nothing. Addresses are IP:PORT."""
 
     inbound: str | None = None
     outbound: str | None = None
     admin: str | None = None
     ips: tuple[str, ...] = ()
-    opaque: port_lists.Ports = field(default_factory=port_lists.Ports)
+    opaque: port_lists.Ports = msgspec.field(default_factory=port_lists.Ports)
     identity_headers: bool = False
 
     def require_pod_ip(self, option: str | None) -> str:

@@ -18,8 +18,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from handfast.rules.mesh import proxy_environment, settings, sidecar, workload_tokens
 
@@ -32,8 +33,7 @@ _DEFAULTS: Final = (settings.NOBODY, settings.EVERY_WORKLOAD, settings.EVERYBODY
 _MOST_PORT: Final = 65535
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProxyPolicy:
+class ProxyPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """What holds before a policy is known, and of which Pod to ask; `workload` is empty where nobody knows, `pod` then is, too."""
 
     default: str = settings.EVERYBODY

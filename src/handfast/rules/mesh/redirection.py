@@ -19,8 +19,9 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from handfast import errors
 from handfast.rules.mesh import port_annotations
@@ -50,8 +51,7 @@ class Version(enum.IntEnum):
     SIX = 6
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Redirection:
+class Redirection(msgspec.Struct, frozen=True, kw_only=True):
     """The proxy's ports and user, and what goes past it."""
 
     inbound: int

@@ -31,6 +31,8 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+import msgspec
+
 from handfast.rules.mesh import certify, deny_list, names
 from handfast.rules.mesh import issued as issued_module
 
@@ -74,8 +76,7 @@ class Edge:
     last: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class Report(msgspec.Struct, frozen=True, kw_only=True):
     """What an agent says. `pod` is namespace and name, `certificate` the SHA-256 in hex; empty: nothing is said of it."""
 
     size: int = 0

@@ -17,8 +17,9 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
+
+import msgspec
 
 from handfast import errors
 from handfast.api import jsonpath, objects
@@ -40,8 +41,7 @@ class Unreachable(errors.Refused):
     reason = "BadMeshEndpoint"
 
 
-@dataclass(frozen=True, slots=True)
-class Door:
+class Door(msgspec.Struct, frozen=True):
     """A port of a Service: its name and number, and where the process listens in a Pod."""
 
     service: str

@@ -17,8 +17,9 @@ import difflib
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
+
+import msgspec
 
 from handfast import errors
 from handfast.api import durations
@@ -63,8 +64,7 @@ class NeedsForce(errors.Refused):
     reason = "MeshIsLive"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """What is decided by. `default_enabled` is for workloads that do not say whether they have an identity."""
 
     trust_domain: str = TRUST_DOMAIN
@@ -96,8 +96,7 @@ class Settings:
         return names.Mesh(self.trust_domain, control_plane_namespace, self.scheme)
 
 
-@dataclass(frozen=True, slots=True)
-class Form:
+class Form(msgspec.Struct, frozen=True):
     """How values of one kind are read and written; `read` raises ValueError."""
 
     read: Callable[[str], Any]

@@ -12,8 +12,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from handfast import errors
 from handfast.pki import names as pki_names
@@ -35,8 +36,7 @@ class WrongSpiffeID(errors.Refused):
     reason = "WrongSpiffeID"
 
 
-@dataclass(frozen=True, slots=True)
-class SpiffeID:
+class SpiffeID(msgspec.Struct, frozen=True):
     """`text` is the whole ID."""
 
     text: str

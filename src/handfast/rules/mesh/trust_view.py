@@ -11,13 +11,14 @@ from __future__ import annotations
 import datetime
 from dataclasses import dataclass
 
+import msgspec
+
 from handfast import errors
 from handfast.pki import certificates
 from handfast.rules.mesh import anchor_rotation, believers, issuer, names
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Root:
+class Root(msgspec.Struct, frozen=True, kw_only=True):
     """One root, and who has to do with it."""
 
     fingerprint: str

@@ -10,7 +10,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
@@ -32,8 +31,7 @@ class UnreadableRecord(errors.Refused):
     reason = "MeshRecordUnreadable"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
+class Record(msgspec.Struct, frozen=True, kw_only=True):
     """What there was before the injection."""
 
     absent: list[str]

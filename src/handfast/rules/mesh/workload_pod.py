@@ -26,8 +26,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final
+
+import msgspec
 
 from handfast import errors
 from handfast.api import jsonpath, objects
@@ -64,8 +65,7 @@ class NotRunnable(errors.Refused):
     reason = "PodNotRunnable"
 
 
-@dataclass(frozen=True, slots=True)
-class Port:
+class Port(msgspec.Struct, frozen=True):
     """A port of the Pod, and the port on which the application listens for it, on loopback."""
 
     number: int
@@ -75,21 +75,19 @@ class Port:
         return f"{self.number}:{self.application}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     """A Pod to be made. `run` tells it from another of the same name."""
 
     namespace: str
     account: str
     name: str
     run: str
-    labels: Mapping[str, str] = field(default_factory=dict)
-    annotations: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = msgspec.field(default_factory=dict)
+    annotations: Mapping[str, str] = msgspec.field(default_factory=dict)
     ports: tuple[Port, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ProjectedToken:
+class ProjectedToken(msgspec.Struct, frozen=True):
     """A token as the Pod projects it: for whom (empty: the API server), and for how long."""
 
     audience: str

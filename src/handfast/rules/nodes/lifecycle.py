@@ -26,8 +26,9 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
+
+import msgspec
 
 from handfast.api import jsonpath, objects
 from handfast.rules import revocation
@@ -49,8 +50,7 @@ _EFFECTS: Final = ("NoSchedule", "NoExecute")
 Condition = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class Change(msgspec.Struct, frozen=True, kw_only=True):
     """What is to be written: conditions, by their types; and the taints that go with them, None: as they are."""
 
     conditions: tuple[Condition, ...] = ()

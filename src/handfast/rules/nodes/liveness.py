@@ -28,8 +28,9 @@ elsewhere: who may have the node's name (`nodes.claim`), what its Node says (`no
 from __future__ import annotations
 
 import datetime
-from dataclasses import dataclass
 from typing import Any, Final
+
+import msgspec
 
 from handfast.api import jsonpath, objects
 
@@ -44,8 +45,7 @@ _GAP_SECONDS: Final = 8.0
 _WRITES_GAP_SECONDS: Final = 15.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pulse:
+class Pulse(msgspec.Struct, frozen=True, kw_only=True):
     """A Lease as somebody saw it: `at` on the monotonic clock; `beat`: the renewal happened while it was followed."""
 
     renewed: datetime.datetime
@@ -61,8 +61,7 @@ class Pulse:
         return self.seconds - age
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Silence:
+class Silence(msgspec.Struct, frozen=True, kw_only=True):
     """A Lease that was found ended (6): its last renewal; since when, and last when, it was found so (monotonic clock)."""
 
     renewed: datetime.datetime
@@ -74,8 +73,7 @@ class Silence:
         return SILENT_SECONDS - (self.last - self.since)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Writes:
+class Writes(msgspec.Struct, frozen=True, kw_only=True):
     """Writes that the API server was seen to take (7): since when without a gap, and the last; on the monotonic clock."""
 
     since: float

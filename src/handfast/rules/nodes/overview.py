@@ -25,8 +25,9 @@ from __future__ import annotations
 import datetime
 import enum
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final
+
+import msgspec
 
 from handfast import errors
 from handfast.api import jsonpath, objects, signer_names
@@ -63,8 +64,7 @@ _GOOD: Final = (State.GOOD, "", "")
 _ON_THE_MACHINE: Final = "on the machine: handfast node status"
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(msgspec.Struct, frozen=True):
     """A request for a node's client certificate that nobody has decided, and what it waits for, if something says so."""
 
     name: str
@@ -73,18 +73,16 @@ class Request:
     why: str
 
 
-@dataclass(slots=True)
-class Known:
+class Known(msgspec.Struct):
     """What there is of one node."""
 
     node: Mapping[str, Any] | None = None
     lease: Mapping[str, Any] | None = None
-    issued: list[entries.Entry] = field(default_factory=list)
-    requests: list[Request] = field(default_factory=list)
+    issued: list[entries.Entry] = msgspec.field(default_factory=list)
+    requests: list[Request] = msgspec.field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
+class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """What one node is judged by: the newest of its certificates, and its Lease as it was seen."""
 
     registered: bool = False
@@ -98,8 +96,7 @@ class Facts:
     ledger_read: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class Row(msgspec.Struct, frozen=True, kw_only=True):
     """One node, as it is shown."""
 
     name: str
@@ -114,8 +111,7 @@ class Row:
     next_step: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Objects:
+class Objects(msgspec.Struct, frozen=True, kw_only=True):
     """What the API has about nodes. None: it could not be read (5)."""
 
     nodes: Sequence[Mapping[str, Any]]

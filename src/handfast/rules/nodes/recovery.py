@@ -47,8 +47,9 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Protocol
+
+import msgspec
 
 from handfast import errors
 from handfast.api import jsonpath, objects, signer_names, signing_requests
@@ -74,8 +75,7 @@ _ONLY_THAT: Final = decision.Deny(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
+class Shown(msgspec.Struct, frozen=True, kw_only=True):
     """An expired certificate, whose chain was good when it expired; fingerprints are SHA-256 in hex, of DER and SPKI."""
 
     subject: names.Subject

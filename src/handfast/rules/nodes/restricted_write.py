@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+
+import msgspec
 
 from handfast.api import objects
 from handfast.rules import access, decision
@@ -20,8 +21,7 @@ CREATE, UPDATE, DELETE = "CREATE", "UPDATE", "DELETE"
 Find = Callable[[str, str, str], objects.Document | None]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Write:
+class Write(msgspec.Struct, frozen=True, kw_only=True):
     """One write; `document` is None for a deletion and `old` for a creation, as admission has it."""
 
     operation: str
@@ -42,8 +42,7 @@ class Write:
         return self.name
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
+class Known(msgspec.Struct, frozen=True):
     """What may be asked while deciding: other objects, and the authorizer."""
 
     find: Find

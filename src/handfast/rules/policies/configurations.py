@@ -15,8 +15,9 @@ decides. Expressions are not looked at here (`expressions`).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
+
+import msgspec
 
 from handfast.api import jsonpath, kinds, objects, selectors
 from handfast.rules.webhooks import configurations, matching
@@ -24,16 +25,14 @@ from handfast.rules.webhooks import configurations, matching
 JSON_PATCH: Final = "JSONPatch"
 
 
-@dataclass(frozen=True, slots=True)
-class NamedRule:
+class NamedRule(msgspec.Struct, frozen=True):
     """Writes, perhaps to objects of certain names only."""
 
     rule: configurations.Rule
     names: frozenset[str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Match:
+class Match(msgspec.Struct, frozen=True, kw_only=True):
     """Which writes are looked at."""
 
     rules: tuple[NamedRule, ...]
@@ -75,8 +74,7 @@ def _covers(named: NamedRule, operation: str, kind: kinds.Kind, subresource: str
     return (not named.names or name in named.names) and matching.covers(named.rule, operation, kind, subresource)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Validation:
+class Validation(msgspec.Struct, frozen=True, kw_only=True):
     """One expression that has to be true, and what is said if it is not."""
 
     text: str
@@ -92,8 +90,7 @@ class Mutation(NamedTuple):
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Policy:
+class Policy(msgspec.Struct, frozen=True, kw_only=True):
     """A policy. `param_kind` is an apiVersion and a kind, or None; pairs are a name and an expression.
 
     One that changes objects has mutations, and is asked again (`reinvoked`) when another changed them after it; one that judges
@@ -112,8 +109,7 @@ class Policy:
     reinvoked: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Binding:
+class Binding(msgspec.Struct, frozen=True, kw_only=True):
     """Where a policy counts, with which params, and what follows where it does not hold."""
 
     name: str

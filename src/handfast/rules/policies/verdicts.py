@@ -24,8 +24,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
+
+import msgspec
 
 from handfast.api.cel import engine, estimate, expressions
 from handfast.rules.policies import configurations
@@ -41,8 +42,7 @@ _MAX_NOTE: Final = 10 << 10
 UNAVAILABLE: Final = f"CEL is not evaluated by this server: {engine.INSTALL}"
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(msgspec.Struct, frozen=True):
     """Something that does not hold. `index` is that of the validation, -1 if it is none of them."""
 
     message: str
@@ -52,12 +52,11 @@ class Finding:
     is_setup: bool = False
 
 
-@dataclass(slots=True)
-class Verdict:
+class Verdict(msgspec.Struct):
     """What one policy says under one binding; `notes` are audit annotations, by their key."""
 
-    findings: list[Finding] = field(default_factory=list)
-    notes: dict[str, str] = field(default_factory=dict)
+    findings: list[Finding] = msgspec.field(default_factory=list)
+    notes: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class Budget:

@@ -12,8 +12,9 @@ Their rules are in `rbac.default_roles`; they are written by `apiserver.default_
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from handfast.api import jsonpath
 from handfast.rules import access, user_names
@@ -87,8 +88,7 @@ _BINDINGS: Mapping[tuple[str, str], tuple[str, tuple[_Subject, ...]]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Default:
+class Default(msgspec.Struct, frozen=True):
     """One object that must be there; the namespace of cluster-scoped ones is empty."""
 
     plural: str

@@ -29,8 +29,9 @@ import datetime
 import enum
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, Final
+
+import msgspec
 
 from handfast.api import objects
 from handfast.bootstrap import tokens
@@ -63,8 +64,7 @@ class Shown(enum.IntEnum):
 ROOM: Final = {Shown.SECRET: 256, Shown.ID: 64, Shown.NOTHING: 64}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Failure:
+class Failure(msgspec.Struct, frozen=True, kw_only=True):
     """One refusal. `node` is the name that was asked for, where the request was read."""
 
     shown: Shown
@@ -77,8 +77,7 @@ class Failure:
 Key = tuple[Shown, str, str, str]
 
 
-@dataclass(slots=True, kw_only=True)
-class Row:
+class Row(msgspec.Struct, kw_only=True):
     """Refusals that are told as one; `fresh` of them were not written out yet."""
 
     key: Key

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -40,8 +39,7 @@ _AUTHENTICATION = "authentication.k8s.io"
 _BINDABLE = {"Pod": "pods", "Secret": "secrets", "Node": "nodes"}
 
 
-@dataclass(frozen=True, slots=True)
-class BoundObject:
+class BoundObject(msgspec.Struct, frozen=True):
     """`spec.boundObjectRef` of a TokenRequest."""
 
     kind: str

@@ -68,8 +68,7 @@ class StoredSecret:
     invalid_since: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class StoredPod:
+class StoredPod(msgspec.Struct, frozen=True):
     """What there is of a Pod that a token is to be bound to."""
 
     uid: str

@@ -40,8 +40,9 @@ from __future__ import annotations
 import datetime
 import functools
 import hashlib
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from handfast import errors
 from handfast.api import objects
@@ -58,8 +59,7 @@ GONE: Final = "TokenGone"
 EXPIRED: Final = "TokenExpired"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt:
+class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     """A token is used to ask for a certificate: who asks for what, and the token's Secret as it is now (None: there is none)."""
 
     user: str
@@ -73,16 +73,14 @@ class Attempt:
     standing: Standing | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
+class Standing(msgspec.Struct, frozen=True):
     """What a Secret says of its token, whenever it is asked: why it is none any more (empty: it is one), and its end."""
 
     over: str
     until: datetime.datetime | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Reserve:
+class Reserve(msgspec.Struct, frozen=True):
     """Yes, once this use is written down."""
 
     use: token_limits.Use

@@ -21,7 +21,6 @@ Metadata that only the server sets is put back silently after a patch, as it is 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -97,8 +96,7 @@ class _Review(msgspec.Struct, rename="camel"):
 _review_decoder = msgspec.json.Decoder(_Review)
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True):
     """What a webhook said. `refusal` is None if it allows the write; `patch` is the operations, or nothing."""
 
     refusal: status.StatusError | None

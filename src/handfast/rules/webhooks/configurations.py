@@ -13,14 +13,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from handfast.api import jsonpath, objects, selectors, status
 
 _DEFAULT_SECONDS = 10
 _DEFAULT_PORT = 443
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+class Rule(msgspec.Struct, frozen=True, kw_only=True):
     """Writes that a webhook wants to see; `*` stands for everything, an empty subresource for the object itself."""
 
     operations: frozenset[str]

@@ -12,8 +12,9 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final
+
+import msgspec
 
 from handfast.store import protocol
 from handfast.store.etcd import place as places
@@ -30,8 +31,7 @@ _FORMAT: Final = "format"
 _TRIES: Final = 20
 
 
-@dataclass(frozen=True, slots=True)
-class Marks:
+class Marks(msgspec.Struct, frozen=True):
     """Identity, epoch offset and floor as they are written, and the revision at which they were read."""
 
     identity: str

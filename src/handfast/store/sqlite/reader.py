@@ -14,10 +14,10 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 import apsw
+import msgspec
 
 from handfast.store import feed, protocol
 from handfast.store.sqlite import schema
@@ -50,8 +50,7 @@ SELECT cur.key, log.value, cur.rev, cur.create_rev FROM cur JOIN log ON log.rev 
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Stats:
+class Stats(msgspec.Struct, frozen=True):
     """How big the store is."""
 
     revision: int
@@ -71,8 +70,7 @@ def get(connection: apsw.Connection, key: str) -> tuple[protocol.Entry | None, i
         return entry(connection, key), state.revision
 
 
-@dataclass(frozen=True, slots=True)
-class ListQuery:
+class ListQuery(msgspec.Struct, frozen=True):
     """The arguments of `Store.list_at`."""
 
     prefix: str

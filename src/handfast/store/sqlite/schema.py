@@ -16,10 +16,10 @@ import os
 import pathlib
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 import apsw
+import msgspec
 
 from handfast.runtime import files
 
@@ -59,8 +59,7 @@ _FORMAT_VERSIONS_AT: Final = 18
 _WAL_FORMAT: Final = b"\x02\x02"
 
 
-@dataclass(frozen=True, slots=True)
-class State:
+class State(msgspec.Struct, frozen=True):
     """The counters of a store: the last revision, the compaction floor, how far below it is cleared, the offset."""
 
     revision: int

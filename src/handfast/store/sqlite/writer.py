@@ -25,10 +25,10 @@ import contextlib
 import queue
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import apsw
+import msgspec
 
 from handfast import errors
 from handfast.store import protocol
@@ -151,8 +151,7 @@ class Transaction:
         self._connection.execute("UPDATE meta SET value = ? WHERE name = ?", (value, name))
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(msgspec.Struct, frozen=True):
     """Something to do within a transaction, and who waits for it."""
 
     apply: Callable[[Transaction], int]
@@ -165,8 +164,7 @@ class Job:
 Outcome = tuple[Job, int | errors.HandfastError]
 
 
-@dataclass(frozen=True, slots=True)
-class Commit:
+class Commit(msgspec.Struct, frozen=True):
     """What a transaction came to: the state after it, its events, and an answer for each of its jobs."""
 
     state: schema.State
