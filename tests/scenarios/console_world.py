@@ -6,11 +6,14 @@ A file of tests has one browser (playwright's own loop would be in the way of ot
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import http.client
 import os
 import pathlib
 import shutil
+import socket
+import threading
 from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib import parse as urls
@@ -19,8 +22,11 @@ import axe_playwright_python.sync_playwright as axe_module
 import pytest
 from playwright import sync_api as playwright
 
+from handfast.api import signer_names
 from handfast.cli import console_keys
 from handfast.datadir import layout
+from handfast.pki import keys, names, requests
+from handfast.rules import user_names
 from tests.page_facts import ROOT
 from tests.scenarios import up_world
 
@@ -67,6 +73,55 @@ class Console:
             "httpOnly": True,
             "sameSite": "Strict",
         }
+
+
+class Wire:
+    """A proxy between a browser and the console, which can be cut: connections end, and new ones are turned away."""
+
+    def __init__(self, base: str) -> None:
+        at = urls.urlsplit(base)
+        self._there = (at.hostname or "", at.port or 80)
+        self._door = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._door.getsockname()[1]}"
+        self._open: list[socket.socket] = []
+        self._whole = True
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                here, _ = self._door.accept()
+                if not self._whole:
+                    here.close()
+                    continue
+                there = socket.create_connection(self._there)
+                self._open += [here, there]
+                for one, other in ((here, there), (there, here)):
+                    threading.Thread(target=self._carry, args=(one, other), daemon=True).start()
+
+    @staticmethod
+    def _carry(one: socket.socket, other: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := one.recv(65536):
+                other.sendall(data)
+        for each in (one, other):
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+
+    def cut(self) -> None:
+        self._whole = False
+        for each in self._open:
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+            each.close()
+        self._open.clear()
+
+    def mend(self) -> None:
+        self._whole = True
+
+    def close(self) -> None:
+        self.cut()
+        self._door.close()
 
 
 class Looker:
@@ -116,6 +171,22 @@ class Looker:
     def close(self) -> None:
         for context in self._contexts:
             context.close()
+
+
+def csr(name: str, of: str = "console-node") -> dict[str, Any]:
+    """A request for a node's certificate that waits for a person."""
+    pem = requests.build(user_names.node_subject(of), names.Sans(), keys.generate())
+    spec = {
+        "signerName": signer_names.KUBELET_SERVING,
+        "usages": ["digital signature", "server auth"],
+        "request": base64.b64encode(pem).decode(),
+    }
+    return {
+        "apiVersion": "certificates.k8s.io/v1",
+        "kind": "CertificateSigningRequest",
+        "metadata": {"name": name},
+        "spec": spec,
+    }
 
 
 def chromium() -> str:

@@ -11,7 +11,7 @@ An informer would keep the views of every Node, Lease and segment: three kilobyt
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any, Final, Generic, TypeVar
 
 import msgspec
@@ -39,10 +39,7 @@ class Keeper(Generic[V]):
         put: Callable[[V], None],
         remove: Callable[[str], None],
         names: Callable[[], Iterable[str]],
-        items: Callable[[], Iterable[V]] | None = None,
     ) -> None:
-        # What was put, made again from what is kept; None: that is not enough.
-        self.items = items
         self._put = put
         self._remove = remove
         self._names = names
@@ -51,9 +48,6 @@ class Keeper(Generic[V]):
         # As an informer's: why the server forbids to follow it now.
         self.refusal = ""
         self.on_answer: Callable[[], None] = lambda: None
-
-    def __iter__(self) -> Iterator[V]:
-        return iter(() if self.items is None else self.items())
 
     def refused(self, refusal: str) -> None:
         self.refusal = refusal
@@ -89,9 +83,7 @@ class Fleet:
         self._changed = changed
         self._nodes: Keeper[needs.Labelled] = Keeper(self._put_node, self._remove_node, self._node_names)
         self._leases: Keeper[needs.Lease] = Keeper(self._put_lease, self._remove_lease, self._lease_names)
-        self._segments: Keeper[needs.Segment] = Keeper(
-            self._put_segment, self._remove_segment, self.ledger.names, self._segment_views
-        )
+        self._segments: Keeper[needs.Segment] = Keeper(self._put_segment, self._remove_segment, self.ledger.names)
         # By the name of the need.
         self.keepers: dict[str, Keeper[Any]] = {
             needs.NODES.name: self._nodes,
@@ -167,13 +159,6 @@ class Fleet:
         if not self.table.ledger_read:
             self._answered()
         self._settle(needs.LEDGER.name)
-
-    def _segment_views(self) -> Iterable[needs.Segment]:
-        """The segments as their objects; the link of the last entry stands for the version."""
-        for kept in self.ledger.kept():
-            head = kept.head
-            spec = needs.SegmentSpec(head.sequence, head.previous, kept.lines(), head.sealed, head.hash, head.chain)
-            yield needs.Segment(needs.Meta(name=kept.name, resource_version=f"{kept.count} {kept.last_link}"), spec)
 
     def _remove_segment(self, name: str) -> None:
         self.ledger.remove(name)

@@ -179,8 +179,8 @@ class Handler:
 
     async def _show(self, http: service.Request, session: opening.Session) -> answers.Answer:
         path = http.rel_url.raw_path
-        # An object may be called `rows`, too: a range of rows says where it begins.
-        if path.endswith(_ROWS) and path != _ROWS and "from" in http.query:
+        # An object may be called `rows`, too: its page is asked for with nothing behind it, a range of rows with a question.
+        if path.endswith(_ROWS) and path != _ROWS and http.query:
             return await self._rows(path.removesuffix(_ROWS), http.query)
         page, question = self._asked(path, http.query)
         said, session.said = session.said, []

@@ -14,7 +14,7 @@ import datetime
 import enum
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from handfast import errors
 from handfast.client import api, cache, connection, partial
@@ -110,10 +110,9 @@ class Known:
     def of(self, need: needs_module.Need[V]) -> cache.Informer[V]:
         """The informer of a need (1)."""
         kept = self._keeping(need)
-        if isinstance(kept, fleet_module.Keeper) and kept.items is None:
+        if not isinstance(kept, cache.Informer):
             raise errors.Misuse(f"{need.title} are not kept as objects: see `fleet`")
-        # A keeper is not an informer, but can be iterated over as one, at a price: what is packed is unpacked.
-        return cast("cache.Informer[V]", kept)
+        return kept
 
     def _keeping(self, need: needs_module.Need[Any]) -> _Kept:
         if need.name not in self._sources:

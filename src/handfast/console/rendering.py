@@ -51,6 +51,7 @@ class Renderer:
         )
         words = self._environment
         words.filters["shown"] = shown
+        words.filters["spoken"] = spoken
         words.filters["flat"] = lambda text: marks.flat(str(text))
         words.globals.update(
             values or {},
@@ -91,6 +92,17 @@ def shown(text: object) -> markupsafe.Markup:
         for piece in marks.pieces(str(text))
     ]
     return markupsafe.Markup("<bdi>{}</bdi>").format(markupsafe.Markup("").join(parts))
+
+
+def spoken(text: object) -> markupsafe.Markup:
+    """A message as a sentence: with a capital, and what stands between backticks as code."""
+    said = str(text)
+    parts = (said[:1].upper() + said[1:]).split("`")
+    return markupsafe.Markup("").join(
+        markupsafe.Markup("<code>{}</code>").format(shown(part)) if number % 2 else shown(part)
+        for number, part in enumerate(parts)
+        if part
+    )
 
 
 def _instant(instant: datetime.datetime, now: datetime.datetime) -> markupsafe.Markup:

@@ -24,7 +24,7 @@ from handfast.runtime import clock as clocks
 from tests.unit.rules.diagnoses import known as known_facts
 from tests.world import world as worlds
 
-REOPEN = "press Enter in the terminal"
+REOPEN = "Press Enter in the terminal"
 
 
 class Reply:

@@ -104,7 +104,7 @@ async def test_a_form_that_cannot_be_read_is_a_sentence(browser: served.Browser)
         reply = await browser.request("POST", "/sign-out", data=body, headers=form)
         assert reply.status in {400, 413}
         assert sentence in reply.text
-    assert "a form is sent as" in (await browser.request("POST", "/sign-out", json={})).text
+    assert "A form is sent as" in (await browser.request("POST", "/sign-out", json={})).text
     assert (await browser.request("POST", "/nothing", data={"form-token": "x"})).status == 400
 
 

@@ -45,6 +45,12 @@ def test_what_cannot_be_printed_is_marked():
     assert html == ('<bdi>node-<span class="mark" title="a character that cannot be printed">U+202E</span>txt</bdi>')
 
 
+def test_a_message_is_a_sentence_with_its_commands_as_code():
+    assert str(rendering.spoken("run `a <b>` there")) == (
+        "<bdi>Run </bdi><code><bdi>a &lt;b&gt;</bdi></code><bdi> there</bdi>"
+    )
+
+
 def test_what_is_not_given_is_an_error():
     with pytest.raises(jinja2.UndefinedError):
         made("{{ nothing }}")

@@ -10,7 +10,7 @@ To add a page:
 
 1. `PAGE = page.Page(path="/nodes", name="Nodes", title="Nodes", template="nodes.html", needs=(needs.NODES, ...), show=show, live=("summary",), rows=True)` in
    `pages/nodes.py`, and one line in `table.py`. `path="/nodes/*"` without a name is the page of one object: its name is `question.of`.
-2. A need is a row in `needs.py`: a kind, its scope, and a view with the few fields that are shown. `known.of(needs.NODES)` is its informer: iterate over it, `get` from
+2. A need is a row in `needs.py`: a kind, its scope, and a view with the few fields that are shown. `known.of(needs.TOKENS)` is its informer (Nodes, Leases and the ledger have none: see `fleet`): iterate over it, `get` from
    it, `by_index` if it has indexes. A view has no field for a secret. `.document()` is what rules that read documents take.
 3. `async def show(known, question) -> dict` gives the template its values. `known.now()` is the clock; `question` has `of`, `filter`, `sort`, `descending`, `start`, `count`, and
    `more` for a page's own words in the address. What is expensive is made once for all who look: `known.once("nodes", PAGE_NEEDS, make, seconds=1.0)`.

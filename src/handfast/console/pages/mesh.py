@@ -21,8 +21,9 @@ from handfast import errors
 from handfast.api import objects, signer_names
 from handfast.console import known as known_module
 from handfast.console import needs, page
-from handfast.rules.console import graph, mesh, mesh_graph, mesh_trust, questions, rows
+from handfast.rules.console import graph, ledger_index, mesh, mesh_graph, mesh_trust, questions, rows
 from handfast.rules.ledger import entries as ledger_entries
+from handfast.rules.ledger import segments as ledger_segments
 from handfast.rules.mesh import control_plane, settings
 
 # How often it is made anew at most, when something has changed; and at least, since certificates end by themselves.
@@ -69,7 +70,7 @@ class _Taken:
     pods: Sequence[mesh.Pod]
     workloads: Sequence[needs.MeshWorkload]
     policies: Sequence[needs.Whole]
-    segments: Sequence[needs.Segment]
+    segments: Sequence[ledger_index.Kept]
     answered: bool
 
 
@@ -104,18 +105,18 @@ class _Ledger:
     def __init__(self) -> None:
         self._read: dict[tuple[str, str], list[ledger_entries.Entry]] = {}
 
-    def entries(self, segments: Sequence[needs.Segment]) -> list[ledger_entries.Entry]:
+    def entries(self, segments: Sequence[ledger_index.Kept]) -> list[ledger_entries.Entry]:
         read = {}
         for segment in segments:
-            key = (segment.metadata.name, segment.metadata.resource_version)
+            key = (segment.name, segment.last_link)
             read[key] = self._read[key] if key in self._read else _decoded(segment)
         self._read = read
         return [entry for each in read.values() for entry in each]
 
 
-def _decoded(segment: needs.Segment) -> list[ledger_entries.Entry]:
+def _decoded(segment: ledger_index.Kept) -> list[ledger_entries.Entry]:
     rows_of = []
-    for line in segment.spec.entries:
+    for line in segment.lines():
         if signer_names.MESH_IDENTITY not in line:
             continue
         try:
@@ -146,7 +147,7 @@ def _take(known: known_module.Known) -> _Taken:
         pods=[each.fact() for each in known.of(needs.MESH_PODS)],
         workloads=list(known.of(needs.MESH_WORKLOADS)),
         policies=list(known.of(needs.MESH_POLICIES)),
-        segments=list(known.of(needs.LEDGER)),
+        segments=[each for each in known.fleet.ledger.kept() if each.head.chain == ledger_segments.MESH],
         answered=known.of(needs.MESH_CONFIG).synced,
     )
 

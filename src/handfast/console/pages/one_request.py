@@ -40,7 +40,7 @@ _FRESH: Final = datetime.timedelta(seconds=10)
 _KEPT: Final = 64
 _SAID: Final = {
     signing_requests.APPROVED: ("ConsoleApprove", "This CSR was approved in the console of Handfast."),
-    signing_requests.DENIED: ("ConsoleDeny", ""),
+    signing_requests.DENIED: ("ConsoleDeny", "This CSR was denied in the console of Handfast."),
 }
 
 
@@ -63,14 +63,20 @@ class _Explained:
 
 async def show(known: known_module.Known, question: questions.Question) -> dict[str, Any]:
     """One request, as it is now."""
-    request = await _find(known, question.of)
+    try:
+        request = await _find(known, question.of)
+    except status.StatusError as error:
+        if error.reason != "Forbidden":
+            raise
+        return {"name": question.of, "row": None, "forbidden": error.message}
     if request is None:
-        return {"name": question.of, "row": None}
+        return {"name": question.of, "row": None, "forbidden": ""}
     explained = await _explained(known, request)
     row = requests.row(request)
     return {
         "name": question.of,
         "row": row,
+        "forbidden": "",
         "word": row.word,
         "quoted": shlex.quote(row.name),
         "asked": requests.asked(request),

@@ -43,8 +43,14 @@ def known_row(known: known_module.Known, token_id: str) -> tokens.Row | None:
 async def show(known: known_module.Known, question: questions.Question) -> dict[str, Any]:
     """One token, as it is now."""
     failures = [each for each in tokens_page.failures_of(known) if each.token == question.of]
-    row = await _find(known, question.of) if _ID.fullmatch(question.of) else None
-    return {"id": question.of, "row": row, "failures": failures}
+    row, forbidden = None, ""
+    try:
+        row = await _find(known, question.of) if _ID.fullmatch(question.of) else None
+    except status.StatusError as error:
+        if error.reason != "Forbidden":
+            raise
+        forbidden = error.message
+    return {"id": question.of, "row": row, "failures": failures, "forbidden": forbidden}
 
 
 async def _find(known: known_module.Known, token_id: str) -> tokens.Row | None:

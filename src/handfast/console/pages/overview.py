@@ -99,9 +99,9 @@ def _ends(facts: facts_module.Facts | None) -> list[tuple[str, datetime.datetime
         return []
     shown = []
     if not isinstance(facts.reach.certificate, check.Unread):
-        shown.append(("the API server's certificate", facts.reach.certificate.not_after))
+        shown.append(("The API server's certificate", facts.reach.certificate.not_after))
     if facts.credential is not None:
-        shown.append(("your own certificate", facts.credential.not_after))
+        shown.append(("Your own certificate", facts.credential.not_after))
     return shown
 
 

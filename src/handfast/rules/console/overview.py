@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Final
 from urllib import parse as urls
 
-from handfast.api import jsonpath, objects
+from handfast.api import jsonpath
 from handfast.api.printing import ages
 from handfast.rules import check
 from handfast.rules.console import consequences
@@ -44,6 +44,7 @@ _STATES: Final[Mapping[node_states.State, tuple[str, str]]] = {
     node_states.State.WAITING: ("somebody asks for a first certificate, and nobody has decided", "NodeWaits"),
     node_states.State.SILENT: ("the certificate is good, and the node is not seen", "NodeSilent"),
 }
+_STUCK: Final = "RequestsNotActedOn"
 _URGENT: Final = frozenset({node_states.State.EXPIRED, node_states.State.LATE})
 
 
@@ -91,7 +92,7 @@ def _of_check(
     if each.name == "nodes" and known is not None and not isinstance(known.nodes, check.Unread):
         yield from _of_nodes(known.nodes, known.now, checks)
     elif each.name == "requests" and known is not None and not isinstance(known.requests, check.Unread):
-        yield _of_requests(each, known.requests.documents)
+        yield _of_requests(each, known.requests)
     else:
         # 1. in the words of the check
         yield Sentence(
@@ -151,13 +152,14 @@ def _since(row: node_states.Row) -> datetime.datetime | None:
     return row.renewal[1] if row.state is node_states.State.LATE and row.renewal is not None else None
 
 
-def _of_requests(each: check.Check, documents: Sequence[objects.Document]) -> Sentence:
-    waiting = [one for one in documents if members.is_open(one)]
+def _of_requests(each: check.Check, read: facts.Requests) -> Sentence:
+    waiting = [one for one in read.documents if members.is_open(one)]
     names = [jsonpath.text(one, "metadata", "name") for one in waiting]
+    why = read.explanations.get(names[0]) if len(names) == 1 else None
     created = [ages.instant(jsonpath.text(one, "metadata", "creationTimestamp")) for one in waiting]
     return Sentence(
         about=_several("request", names),
-        text=each.sentence,
+        text=each.sentence if why is None or each.reason == _STUCK else f"it waits for somebody. {why.sentence}",
         urgent=each.verdict is check.Verdict.FAILED,
         reason=each.reason,
         since=min((one for one in created if one is not None), default=None),

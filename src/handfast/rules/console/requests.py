@@ -18,6 +18,7 @@ Why a request stands where it stands is `rules.request_explanation`'s; who may d
 from __future__ import annotations
 
 import base64
+import collections
 import datetime
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -164,7 +165,8 @@ class Summary:
 
 def summary(rows: Sequence[Row], now: datetime.datetime) -> Summary:
     """How many wait, and for how long."""
-    counts = {state: sum(each.state == state for each in rows) for state in STATES}
+    found = collections.Counter(each.state for each in rows)
+    counts = {state: found[state] for state in STATES}
     waiting = counts[PENDING]
     if not waiting:
         return Summary(counts, "No request waits", "What the rules approve by themselves never waits here.")

@@ -67,3 +67,20 @@ async def test_who_may_not_is_told_which_right_would_let_them(world: worlds.Worl
         text = html.unescape((await browser.get(sent.headers["Location"])).text)
         assert "Not done: you may not create a token." in text
         assert 'value="1h"' in text
+
+
+async def test_who_may_read_nothing_is_told_what_would_let_them(world: worlds.World, tmp_path: pathlib.Path) -> None:
+    await people_cases.make_token(world, "abcdef")
+    await people_cases.file_request(world, "edge-1")
+    kubeconfig = people_cases.kubeconfig_of(world, "nobody", tmp_path / "nobody.conf")
+    async with served.console(world, kubeconfig=kubeconfig) as browser:
+        for path, role in (
+            (PAGE, "role handfast-console:secrets"),
+            ("/requests/edge-1", "clusterrole handfast-console:cert"),
+        ):
+            page = await browser.until(path, lambda page: "The binding that would allow it" in page.text)
+            assert "You may not read the" in page.text
+            assert f"kubectl create {role}" in page.text
+        listed = await browser.get("/requests")
+        assert "You may not read certificate requests" in listed.text
+        assert "There are no certificate requests" not in listed.text

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from handfast.rules import check
+from handfast.rules import check, request_explanation
+from handfast.rules.certificates import kubelet, request_age
 from handfast.rules.console import overview
 from handfast.rules.diagnoses import facts, judged
 from handfast.rules.nodes import join_failures
@@ -88,6 +89,15 @@ def test_a_node_that_waits_is_told_of_once():
     [request] = told(nodes=read, requests=facts.Requests([waiting]))
     assert (request.about, request.reason, request.link) == ("request csr-9", "RequestsWait", "/requests/csr-9")
     assert request.since == datetime.datetime(2026, 11, 18, 11, tzinfo=datetime.UTC)
+
+
+def test_a_request_that_is_explained_says_why_it_waits():
+    due = request_age.Due(None, "", overdue=False)
+    failed_check = kubelet.Check("name", False, "it is taken")
+    why = request_explanation.Explanation("Pending", (failed_check,), "", due)
+    waiting = known.request("csr-9", of="w9")
+    [sentence] = told(requests=facts.Requests([waiting], {"csr-9": why}))
+    assert sentence.text == f"it waits for somebody. {why.sentence}"
 
 
 def test_several_requests_are_counted():
