@@ -177,7 +177,11 @@ async def world(
         proxy_protocol_from=balancers,
     )
     server = await apiserver.open_server(options, clock, store, shared=shared)
+    if options.store:
+        etcds.begin(directory)
     await server.start()
+    if options.store:
+        etcds.started(directory)
     made = World(server, place, clock)
     await made.ensure_service_account("default")
     try:
