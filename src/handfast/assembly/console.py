@@ -97,7 +97,7 @@ async def served(
         everything,
         doors.Doors("http" if tls is None else "https", doors.hosts_of(listen, names), options.networks),
         codes,
-        opening.Sessions(clock, secure=tls is not None),
+        opening.Sessions(clock, secure=tls is not None, port=listen.port),
         clock,
         reopen=options.reopen,
     )

@@ -4,7 +4,8 @@
 1. An address has a code, which is good for a minute and for one browser. It is redeemed by a GET that answers with a redirect and a cookie: the code stays neither
    in the address bar, nor in a Referer, nor in the log. A HEAD redeems nothing.
 2. A session is known by 256 random bits in a cookie that scripts cannot read (HttpOnly), that no other site can have sent along (SameSite=Strict), and that has
-   the prefix `__Host-` where there is TLS. Here only their digest is kept.
+   the prefix `__Host-` where there is TLS. Its name has the port, since cookies do not know ports: two consoles on one machine would sign each other's
+   operator out. Here only their digest is kept.
 3. A session ends when it was not used for eight hours, or when its operator signs out; a restart ends all of them.
 4. There are at most `MANY`: with one more, the one that was not used for longest ends.
 5. Every form has a token of its own, bound to the session and to where the form is sent.
@@ -136,15 +137,17 @@ class Session:
 class Sessions:
     """The browsers that are let in."""
 
-    def __init__(self, clock: clocks.Clock, *, secure: bool) -> None:
+    def __init__(self, clock: clocks.Clock, *, secure: bool, port: int) -> None:
         self._clock = clock
         self._secure = secure
+        self._port = port
         self._sessions: dict[bytes, Session] = {}
 
     @property
     def cookie(self) -> str:
         """Its name (2)."""
-        return f"__Host-{_COOKIE}" if self._secure else _COOKIE
+        name = f"{_COOKIE}-{self._port}"
+        return f"__Host-{name}" if self._secure else name
 
     def begin(self) -> str:
         """A new session; what is returned is its cookie, as a header's value."""
@@ -189,4 +192,5 @@ class Sessions:
 
 
 def _digest(secret: str) -> bytes:
-    return hashlib.sha256(secret.encode()).digest()
+    # A header may have octets that are no text.
+    return hashlib.sha256(secret.encode(errors="surrogateescape")).digest()

@@ -59,7 +59,7 @@ async def test_with_tls_it_is_called_by_the_names_of_its_certificate(tmp_path: p
             ):
                 opened = await session.get(opening.address(options.base, codes.code()), allow_redirects=False)
                 assert opened.status == 303
-                assert opened.headers["Set-Cookie"].startswith("__Host-handfast-console=")
+                assert opened.headers["Set-Cookie"].startswith(f"__Host-handfast-console-{port}=")
                 assert opened.headers["Set-Cookie"].endswith("; Secure")
                 for host, code in ((f"console.example:{port}", 401), ("localhost:1", 421), (f"localhost:{port}", 421)):
                     answer = await session.get(f"{options.base}/", headers={"Host": host})

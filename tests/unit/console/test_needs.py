@@ -12,7 +12,7 @@ import pytest
 
 from handfast.console import needs
 
-SECRET = "this-is-the-key"  # noqa: S105
+SECRET = "this-is-the-key"
 
 
 @pytest.mark.parametrize("need", [needs.TOKENS, needs.MESH_SECRETS], ids=lambda need: need.name)
