@@ -290,3 +290,20 @@ async def test_a_form_does_not_say_where_to_go_on(browser: served.Browser, monke
     reply = await browser.post("/tokens/new", form, of="/tokens/new")
     assert (reply.status, reply.headers["Location"]) == (303, "/tokens/new")
     assert "Not done: it may not be" in (await browser.get("/tokens/new")).text
+
+
+async def test_a_look_that_fails_unexpectedly_is_told_and_tried_again(
+    world: worlds.World, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(looking, "_PAUSE_SECONDS", 0.2)
+    failures = [ValueError("what no rule can read")]
+
+    async def look(_client: api.Client, _used: connection.Connection) -> facts.Facts:
+        for error in failures:
+            raise error
+        return known_facts.good()
+
+    async with served.console(world, look=look) as browser:
+        await browser.until("/", lambda reply: "the look failed" in reply.text)
+        failures.clear()
+        await browser.until("/", lambda reply: "Nothing needs you" in reply.text)
