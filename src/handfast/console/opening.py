@@ -13,6 +13,7 @@
 | who | holding | tries | stopped by | shown in tests/unit/console/test_opening.py |
 |---|---|---|---|---|
 | whoever finds the address later | a code that was used | open a second browser with it | 1 | test_a_code_opens_one_browser |
+| … | the same, when `handfast up` has started the console again | the same | 1: a code of before that opens nothing | test_a_code_of_before_a_restart_opens_nothing |
 | another user of the machine | the port | guess a session | 2: 256 bits | test_a_session_that_nobody_has_is_none |
 | whoever takes a laptop over lunch | the browser | go on the next day | 3 | test_a_session_ends_when_it_was_idle_for_eight_hours |
 | another site | a form of its own | have it sent by the operator's browser | 5, and `doors` | test_a_form_token_is_of_one_session_and_one_form |
@@ -55,6 +56,7 @@ class Opening:
     def __init__(self, key: bytes, clock: clocks.Clock) -> None:
         self._key = key
         self._clock = clock
+        self._begun = clock.monotonic()
         self._used: dict[str, float] = {}
 
     def code(self) -> str:
@@ -63,8 +65,11 @@ class Opening:
 
     def redeem(self, code: str) -> None:
         """Return if a code is good, and was not used; from now on it was (1)."""
-        nonce = codes.judge(self._key, code, self._clock.now())
-        now = self._clock.monotonic()
+        wall, now = self._clock.now(), self._clock.monotonic()
+        nonce = codes.judge(self._key, code, wall)
+        # Which codes were used before it was started again with the same key, nobody knows. A code tells whole seconds.
+        if codes.age(code, wall) > now - self._begun + 1.0:
+            raise errors.Refused("this address was made before the console was started again", reason=codes.EXPIRED)
         if nonce in self._used or len(self._used) >= _CODES:
             self._forget(now)
         if nonce in self._used:

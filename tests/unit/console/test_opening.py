@@ -30,6 +30,20 @@ def test_a_code_opens_one_browser():
     door.redeem(door.code())
 
 
+async def test_a_code_of_before_a_restart_opens_nothing():
+    """`handfast up` starts a console that has ended again, with the same key: what was used before, it does not know."""
+    clock = MovableClock()
+    door = opening.Opening(KEY, clock)
+    code = door.code()
+    door.redeem(code)
+    await clock.advance(10)
+    again = opening.Opening(KEY, clock)
+    with pytest.raises(errors.Refused, match="before the console was started again") as old:
+        again.redeem(code)
+    assert old.value.reason == codes.EXPIRED
+    again.redeem(again.code())
+
+
 async def test_a_code_that_was_used_stays_used_while_it_would_be_good():
     clock = MovableClock()
     door = opening.Opening(KEY, clock)
