@@ -14,13 +14,20 @@ import pytest
 from handfast import errors
 from handfast.assembly import console as assembly
 from handfast.assembly import console_settings
-from handfast.console import fleet, opening
+from handfast.client import api, connection
+from handfast.console import fleet, looking, opening
 from handfast.pki import authority, keys, names, profiles
 from handfast.rules import networks
+from handfast.rules.diagnoses import facts
 from handfast.runtime import addresses
 from handfast.runtime import clock as clocks
 from tests.unit.console import served
 from tests.world import world as worlds
+
+
+async def look(client: api.Client, used: connection.Connection, _tell: looking.Tell) -> facts.Facts:
+    """A control plane where all is well."""
+    return await served.well(client, used)
 
 
 @pytest.fixture
@@ -55,7 +62,7 @@ async def test_with_tls_it_is_called_by_the_names_of_its_certificate(tmp_path: p
             context = ssl.create_default_context(cafile=str(tmp_path / "ca.crt"))
             connector = aiohttp.TCPConnector(ssl=context)
             async with (
-                assembly.served(options, sock, served.well, clocks.SystemClock()) as running,
+                assembly.served(options, sock, look, clocks.SystemClock()) as running,
                 aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar()) as session,
             ):
                 opened = await session.get(opening.address(options.base, running.code()), allow_redirects=False)
@@ -77,7 +84,7 @@ async def test_several_kubeconfigs_are_read_as_one(tmp_path: pathlib.Path):
             reopen="",
         )
         with socket.create_server(("127.0.0.1", 0)) as sock:
-            async with assembly.served(options, sock, served.well, clocks.SystemClock()) as running:
+            async with assembly.served(options, sock, look, clocks.SystemClock()) as running:
                 assert running.code()
 
 
@@ -105,6 +112,6 @@ async def test_it_does_not_go_on_without_one_of_its_parts(tmp_path: pathlib.Path
                 key=opening.new_key(),
                 reopen="",
             )
-            async with assembly.served(options, sock, served.well, clocks.SystemClock()) as running:
+            async with assembly.served(options, sock, look, clocks.SystemClock()) as running:
                 with pytest.raises(ValueError, match="what no rule can read"):
                     await asyncio.wait_for(running.wait(), 60)
