@@ -315,6 +315,27 @@ async def test_who_has_lost_the_claim_finishes_and_removes_nothing() -> None:
     await store.close()
 
 
+async def test_a_restore_that_is_cut_short_before_its_last_step_is_gone_on_with(tmp_path: pathlib.Path) -> None:
+    """The note is removed and the claim is not: servers refuse the store, so a restore must not."""
+    place = etcds.shared().place()
+    filling = await etcd_target.open_target(place, ACCESS, "a-store")
+    await fill(filling.store, range(3))
+    await filling.store.set_note(transfer.UNFINISHED, None)
+    await filling.close(keep=True)
+    store = await etcd.open_store(place, ACCESS)
+    with pytest.raises(errors.Refused) as refusal:
+        await _lineage(store, tmp_path).begin()
+    assert refusal.value.reason == "StoreUnfinished"
+    await store.close()
+    again = await etcd_target.open_target(place, ACCESS, "a-store")
+    await again.finish(10**15, "restored", MovableClock().now())
+    await again.close(keep=True)
+    store = await etcd.open_store(place, ACCESS)
+    await _lineage(store, tmp_path).begin()
+    assert len(await held(store)) == 3
+    await store.close()
+
+
 @pytest.mark.slow
 def test_a_copy_that_is_killed_is_gone_on_with(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
     origin, place = tmp_path / "store.db", etcds.shared().place()

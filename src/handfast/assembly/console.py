@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The console, put together: its socket, its doors, what it follows as the operator, and its pages. What it answers is in `console.handler`.
 
-It runs until it is cancelled. It handles no signals and configures no log: whoever runs it does.
+It runs until it is cancelled, or until a part of it fails (`Running.wait`): pages that nobody renews would look as if all were well. It handles no signals
+and configures no log: whoever runs it does.
 
 1. Without TLS it listens on loopback only. Elsewhere it has a pair of its own, and networks that were named.
 2. A kubeconfig that changes is taken up while it runs.
@@ -65,6 +66,22 @@ class Options:
         return self.listen.url("http" if self.pair is None else "https")
 
 
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A console that runs."""
+
+    _codes: opening.Opening
+    _group: tasks.Group
+
+    def code(self) -> str:
+        """A new one, which opens it."""
+        return self._codes.code()
+
+    async def wait(self) -> None:
+        """Until a part of it fails; its error is raised."""
+        await self._group.wait()
+
+
 def require_safe(options: Options) -> None:
     """Return if it may listen there (1)."""
     if addresses.is_loopback(options.listen.host):
@@ -78,10 +95,8 @@ def require_safe(options: Options) -> None:
 
 
 @contextlib.asynccontextmanager
-async def served(
-    options: Options, sock: socket.socket, look: Look, clock: clocks.Clock
-) -> AsyncIterator[opening.Opening]:
-    """The console, while the block runs; what is given makes addresses that open it."""
+async def served(options: Options, sock: socket.socket, look: Look, clock: clocks.Clock) -> AsyncIterator[Running]:
+    """The console, while the block runs."""
     require_safe(options)
     used = _connection(options)
     tls, names = _tls(options, clock)
@@ -97,7 +112,7 @@ async def served(
         everything,
         doors.Doors("http" if tls is None else "https", doors.hosts_of(listen, names), options.networks),
         codes,
-        opening.Sessions(clock, secure=tls is not None),
+        opening.Sessions(clock, secure=tls is not None, port=listen.port),
         clock,
         reopen=options.reopen,
     )
@@ -109,7 +124,7 @@ async def served(
             group.start(console.hub.run(), name="live")
             group.start(hearing.keep_asking(link, clock), name="apiserver")
             group.start(_introduce(everything, clock), name="who")
-            yield codes
+            yield Running(codes, group)
     finally:
         await link.close()
 

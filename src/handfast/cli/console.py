@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from handfast.assembly import console
     from handfast.client import api, connection
     from handfast.console import looking as tellings
-    from handfast.console import opening
     from handfast.rules.diagnoses import facts
 
 DEFAULT: Final = "127.0.0.1:8765"
@@ -134,7 +133,6 @@ def _looker(directory: pathlib.Path, kubeconfig: str, namespace: str) -> console
 
 def _serve(options: console.Options, sock: socket.socket, look: console.Look, form: str) -> None:
     """Until it is stopped. Where `up` runs it, it says nothing itself: `up` does."""
-    import asyncio
     import dataclasses
 
     from handfast.assembly import console as assembly
@@ -143,21 +141,21 @@ def _serve(options: console.Options, sock: socket.socket, look: console.Look, fo
 
     async def work() -> None:
         here = dataclasses.replace(options, listen=addresses.bound(sock, options.listen))
-        async with assembly.served(here, sock, look, clock.SystemClock()) as codes:
+        async with assembly.served(here, sock, look, clock.SystemClock()) as running:
             if not form:
-                await asyncio.Event().wait()
-            _tell(here.base, codes, form)
-            with _on_enter(lambda: _tell_again(here.base, codes)):
-                await asyncio.Event().wait()
+                await running.wait()
+            _tell(here.base, running, form)
+            with _on_enter(lambda: _tell_again(here.base, running)):
+                await running.wait()
 
     foreground.run(work(), "warning")
 
 
-def _tell(base: str, codes: opening.Opening, form: str) -> None:
+def _tell(base: str, running: console.Running, form: str) -> None:
     from handfast.console import opening
 
     # 1. printed, and nothing else
-    address = opening.address(base, codes.code())
+    address = opening.address(base, running.code())
     if form in {"json", "yaml"}:
         output.result(output.document({"console": base, "opens": address, "seconds": 60}, form))
     else:
@@ -167,10 +165,10 @@ def _tell(base: str, codes: opening.Opening, form: str) -> None:
     sys.stdout.flush()
 
 
-def _tell_again(base: str, codes: opening.Opening) -> None:
+def _tell_again(base: str, running: console.Running) -> None:
     from handfast.console import opening
 
-    output.result(f"  {opening.address(base, codes.code())}\n")
+    output.result(f"  {opening.address(base, running.code())}\n")
     sys.stdout.flush()
 
 

@@ -30,6 +30,7 @@ from handfast.rules import decision, networks
 from handfast.runtime import addresses
 
 METHODS: Final = frozenset({"GET", "HEAD", "POST"})
+_USUAL_PORTS: Final = {"http": 80, "https": 443}
 _OWN: Final = frozenset({"same-origin", "none"})
 _LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
 
@@ -55,8 +56,10 @@ class Doors:
     """Those of one console."""
 
     def __init__(self, scheme: str, hosts: frozenset[str], allowed: networks.Networks | None) -> None:
-        self._origins = {f"{scheme}://{host}" for host in hosts}
-        self._hosts = hosts
+        # A browser leaves out the port that every scheme has by itself.
+        usual = f":{_USUAL_PORTS[scheme]}"
+        self._hosts = hosts | {host.removesuffix(usual) for host in hosts}
+        self._origins = {f"{scheme}://{host}" for host in self._hosts}
         self._allowed = allowed
         self._own = min(self._origins)
 
@@ -104,6 +107,12 @@ def hosts_of(listen: addresses.Address, names: tuple[str, ...]) -> frozenset[str
         found = [f"{name}:{listen.port}" for name in _LOOPBACK]
         return frozenset([*found, str(listen).lower()])
     own = () if addresses.is_wildcard(listen.host) else (listen.host,)
+    if not names and not own:
+        raise errors.Refused(
+            "the certificate of --tls-cert-file has no name by which the console could be called",
+            reason="ConsoleNotPrivate",
+            hint="give one with subject alternative names, or listen on one address",
+        )
     return frozenset(f"{_bracketed(name)}:{listen.port}".lower() for name in (*names, *own))
 
 

@@ -153,7 +153,7 @@ class Handler:
         except (errors.Refused, errors.Unavailable) as error:
             hint = f" Next: {error.hint}." if error.hint else ""
             session.said.append((False, f"Not done: {error.message} (reason {error.reason}).{hint}"))
-            return html.go_to(form.get("back", "") if form.get("back", "").startswith("/") else action.back)
+            return html.go_to(action.back)
         if outcome.here:
             page, question = self._asked(outcome.then, {})
             return await self._page(page, question, session, [(outcome.done, outcome.sentence)], outcome.once)

@@ -3,7 +3,7 @@
 
 1. Nobody looks: nothing is asked. A page that needs facts says so (`want`), and for a while after that they are kept fresh.
 2. Between two looks there is a pause, however many pages are open: they share one. How far a look is, is told while it goes on.
-3. What goes wrong keeps the facts of the last look, with the instant at which they were known.
+3. What goes wrong keeps the facts of the last look, with the instant at which they were known. It is tried again, whatever it was.
 """
 
 from __future__ import annotations
@@ -96,6 +96,9 @@ class Looking:
             # 3. what was known stays
             self.trouble = error.message
             _log.warning("the control plane could not be looked at", reason=error.reason, error=error.message)
+        except Exception as error:  # noqa: BLE001  3. what no rule can read takes no page with it
+            self.trouble = "the look failed; the log of the console has the details"
+            _log.error("the control plane could not be looked at", exc_info=error)
         self.count += 1
         self.progress = None
         self._looked.set()

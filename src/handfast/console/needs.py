@@ -184,9 +184,10 @@ class MeshSecretData(msgspec.Struct, frozen=True, gc=False):
         return {name: text for name, text in msgspec.to_builtins(self).items() if name != control_plane.CERTIFICATE_KEY}
 
 
-class MeshSecret(Named, frozen=True, gc=False):
-    """A Secret of the mesh's control plane, without its keys."""
+class MeshSecret(msgspec.Struct, frozen=True, gc=False):
+    """A Secret of the mesh's control plane, without its keys; and without annotations: `kubectl apply` writes the whole Secret into one of them (2)."""
 
+    metadata: metadata.Meta = metadata.Meta()
     data: MeshSecretData | None = None
 
 

@@ -4,7 +4,8 @@
 1. An address has a code, which is good for a minute and for one browser. It is redeemed by a GET that answers with a redirect and a cookie: the code stays neither
    in the address bar, nor in a Referer, nor in the log. A HEAD redeems nothing.
 2. A session is known by 256 random bits in a cookie that scripts cannot read (HttpOnly), that no other site can have sent along (SameSite=Strict), and that has
-   the prefix `__Host-` where there is TLS. Here only their digest is kept.
+   the prefix `__Host-` where there is TLS. Its name has the port, since cookies do not know ports: two consoles on one machine would sign each other's
+   operator out. Here only their digest is kept.
 3. A session ends when it was not used for eight hours, or when its operator signs out; a restart ends all of them.
 4. There are at most `MANY`: with one more, the one that was not used for longest ends.
 5. Every form has a token of its own, bound to the session and to where the form is sent.
@@ -12,6 +13,7 @@
 | who | holding | tries | stopped by | shown in tests/unit/console/test_opening.py |
 |---|---|---|---|---|
 | whoever finds the address later | a code that was used | open a second browser with it | 1 | test_a_code_opens_one_browser |
+| … | the same, when `handfast up` has started the console again | the same | 1: a code of before that opens nothing | test_a_code_of_before_a_restart_opens_nothing |
 | another user of the machine | the port | guess a session | 2: 256 bits | test_a_session_that_nobody_has_is_none |
 | whoever takes a laptop over lunch | the browser | go on the next day | 3 | test_a_session_ends_when_it_was_idle_for_eight_hours |
 | another site | a form of its own | have it sent by the operator's browser | 5, and `doors` | test_a_form_token_is_of_one_session_and_one_form |
@@ -54,6 +56,7 @@ class Opening:
     def __init__(self, key: bytes, clock: clocks.Clock) -> None:
         self._key = key
         self._clock = clock
+        self._begun = clock.monotonic()
         self._used: dict[str, float] = {}
 
     def code(self) -> str:
@@ -62,8 +65,11 @@ class Opening:
 
     def redeem(self, code: str) -> None:
         """Return if a code is good, and was not used; from now on it was (1)."""
-        nonce = codes.judge(self._key, code, self._clock.now())
-        now = self._clock.monotonic()
+        wall, now = self._clock.now(), self._clock.monotonic()
+        nonce = codes.judge(self._key, code, wall)
+        # Which codes were used before it was started again with the same key, nobody knows. A code tells whole seconds.
+        if codes.age(code, wall) > now - self._begun + 1.0:
+            raise errors.Refused("this address was made before the console was started again", reason=codes.EXPIRED)
         if nonce in self._used or len(self._used) >= _CODES:
             self._forget(now)
         if nonce in self._used:
@@ -136,15 +142,17 @@ class Session:
 class Sessions:
     """The browsers that are let in."""
 
-    def __init__(self, clock: clocks.Clock, *, secure: bool) -> None:
+    def __init__(self, clock: clocks.Clock, *, secure: bool, port: int) -> None:
         self._clock = clock
         self._secure = secure
+        self._port = port
         self._sessions: dict[bytes, Session] = {}
 
     @property
     def cookie(self) -> str:
         """Its name (2)."""
-        return f"__Host-{_COOKIE}" if self._secure else _COOKIE
+        name = f"{_COOKIE}-{self._port}"
+        return f"__Host-{name}" if self._secure else name
 
     def begin(self) -> str:
         """A new session; what is returned is its cookie, as a header's value."""
@@ -189,4 +197,5 @@ class Sessions:
 
 
 def _digest(secret: str) -> bytes:
-    return hashlib.sha256(secret.encode()).digest()
+    # A header may have octets that are no text.
+    return hashlib.sha256(secret.encode(errors="surrogateescape")).digest()

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import pathlib
 import socket
 import ssl
@@ -14,7 +15,7 @@ from handfast import errors
 from handfast.assembly import console as assembly
 from handfast.assembly import console_settings
 from handfast.client import api, connection
-from handfast.console import looking, opening
+from handfast.console import fleet, looking, opening
 from handfast.pki import authority, keys, names, profiles
 from handfast.rules import networks
 from handfast.rules.diagnoses import facts
@@ -61,12 +62,12 @@ async def test_with_tls_it_is_called_by_the_names_of_its_certificate(tmp_path: p
             context = ssl.create_default_context(cafile=str(tmp_path / "ca.crt"))
             connector = aiohttp.TCPConnector(ssl=context)
             async with (
-                assembly.served(options, sock, look, clocks.SystemClock()) as codes,
+                assembly.served(options, sock, look, clocks.SystemClock()) as running,
                 aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar()) as session,
             ):
-                opened = await session.get(opening.address(options.base, codes.code()), allow_redirects=False)
+                opened = await session.get(opening.address(options.base, running.code()), allow_redirects=False)
                 assert opened.status == 303
-                assert opened.headers["Set-Cookie"].startswith("__Host-handfast-console=")
+                assert opened.headers["Set-Cookie"].startswith(f"__Host-handfast-console-{port}=")
                 assert opened.headers["Set-Cookie"].endswith("; Secure")
                 for host, code in ((f"console.example:{port}", 401), ("localhost:1", 421), (f"localhost:{port}", 421)):
                     answer = await session.get(f"{options.base}/", headers={"Host": host})
@@ -83,8 +84,8 @@ async def test_several_kubeconfigs_are_read_as_one(tmp_path: pathlib.Path):
             reopen="",
         )
         with socket.create_server(("127.0.0.1", 0)) as sock:
-            async with assembly.served(options, sock, look, clocks.SystemClock()) as codes:
-                assert codes.code()
+            async with assembly.served(options, sock, look, clocks.SystemClock()) as running:
+                assert running.code()
 
 
 def test_the_console_of_up_stays_on_loopback():
@@ -92,3 +93,25 @@ def test_the_console_of_up_stays_on_loopback():
     with pytest.raises(errors.Refused) as refused:
         console_settings.require_loopback(addresses.Address("192.0.2.1", 8765))
     assert refused.value.reason == "ConsoleNotPrivate"
+
+
+async def test_it_does_not_go_on_without_one_of_its_parts(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch):
+    """Pages that nobody renews would look as if all were well."""
+
+    def fail(_self: fleet.Fleet) -> None:
+        raise ValueError("what no rule can read")
+
+    monkeypatch.setattr(fleet, "_LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(fleet.Fleet, "look", fail)
+    async with worlds.world(tmp_path / "d", clock=clocks.SystemClock()) as world:
+        path = served.kubeconfig_of(world, tmp_path / "k.conf", "anna")
+        with socket.create_server(("127.0.0.1", 0)) as sock:
+            options = assembly.Options(
+                kubeconfigs=(str(path),),
+                listen=addresses.Address("127.0.0.1", sock.getsockname()[1]),
+                key=opening.new_key(),
+                reopen="",
+            )
+            async with assembly.served(options, sock, look, clocks.SystemClock()) as running:
+                with pytest.raises(ValueError, match="what no rule can read"):
+                    await asyncio.wait_for(running.wait(), 60)

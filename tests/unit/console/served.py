@@ -47,7 +47,7 @@ class Reply:
 class Browser:
     """Somebody who opens pages: with a cookie once they have opened the console."""
 
-    def __init__(self, base: str, codes: opening.Opening) -> None:
+    def __init__(self, base: str, codes: assembly.Running) -> None:
         self.base = base
         self.codes = codes
         self.cookie = ""

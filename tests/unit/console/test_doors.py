@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import pytest
 
+from handfast import errors
 from handfast.console import doors, html
 from handfast.rules import networks
 from handfast.runtime import addresses
@@ -85,3 +86,18 @@ def test_only_networks_that_were_named():
         code(own, "POST", {"Host": "console.example:8443", "Origin": "https://console.example:8443"}, "192.0.2.99") == 0
     )
     assert doors.hosts_of(addresses.Address("192.0.2.7", 1), ()) == {"192.0.2.7:1"}
+
+
+@pytest.mark.parametrize(("scheme", "port"), [("http", 80), ("https", 443)])
+def test_a_browser_leaves_out_the_usual_port(scheme: str, port: int):
+    listen = addresses.Address("192.0.2.7", port)
+    own = doors.Doors(scheme, doors.hosts_of(listen, ("console.example", "2001:db8::7")), None)
+    for host in ("console.example", "192.0.2.7", "[2001:db8::7]", f"console.example:{port}"):
+        assert code(own, "POST", {"Host": host, "Origin": f"{scheme}://{host}"}) == 0
+    for host in ("evil.example", "console.example:8080", "console.example."):
+        assert code(own, "GET", {"Host": host}) == 421
+
+
+def test_a_console_without_a_name_is_refused():
+    with pytest.raises(errors.Refused, match="has no name by which the console could be called"):
+        doors.hosts_of(addresses.Address("0.0.0.0", 8443), ())

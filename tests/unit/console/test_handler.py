@@ -14,10 +14,12 @@ from collections.abc import AsyncIterator
 import pytest
 from aiohttp import web
 
+from handfast import errors
 from handfast.client import api, connection
 from handfast.console import live, looking
 from handfast.console.pages import overview
 from handfast.rules import check
+from handfast.rules.console import token_forms
 from handfast.rules.diagnoses import facts
 from handfast.telemetry import log
 from tests.unit.console import served
@@ -274,3 +276,34 @@ async def test_too_many_streams_are_turned_away_with_a_sentence(browser: served.
         assert (reply.status, "TooManyStreams" in reply.text) == (503, True)
         # A page can be read all the same.
         assert (await browser.get("/")).status == 200
+
+
+@pytest.mark.parametrize("back", ["//evil.example/", "/\\evil.example", "/ok\r\nX: y"])
+async def test_a_form_does_not_say_where_to_go_on(browser: served.Browser, monkeypatch: pytest.MonkeyPatch, back: str):
+    """What was refused is told on a page of ours, whatever is written in the form."""
+
+    def refuse(_form: object) -> None:
+        raise errors.Refused("it may not be", reason="Forbidden")
+
+    monkeypatch.setattr(token_forms, "read", refuse)
+    form = {"number": "a" * 22, "back": back}
+    reply = await browser.post("/tokens/new", form, of="/tokens/new")
+    assert (reply.status, reply.headers["Location"]) == (303, "/tokens/new")
+    assert "Not done: it may not be" in (await browser.get("/tokens/new")).text
+
+
+async def test_a_look_that_fails_unexpectedly_is_told_and_tried_again(
+    world: worlds.World, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(looking, "_PAUSE_SECONDS", 0.2)
+    failures = [ValueError("what no rule can read")]
+
+    async def look(_client: api.Client, _used: connection.Connection) -> facts.Facts:
+        for error in failures:
+            raise error
+        return known_facts.good()
+
+    async with served.console(world, look=look) as browser:
+        await browser.until("/", lambda reply: "the look failed" in reply.text)
+        failures.clear()
+        await browser.until("/", lambda reply: "Nothing needs you" in reply.text)

@@ -30,6 +30,20 @@ def test_a_code_opens_one_browser():
     door.redeem(door.code())
 
 
+async def test_a_code_of_before_a_restart_opens_nothing():
+    """`handfast up` starts a console that has ended again, with the same key: what was used before, it does not know."""
+    clock = MovableClock()
+    door = opening.Opening(KEY, clock)
+    code = door.code()
+    door.redeem(code)
+    await clock.advance(10)
+    again = opening.Opening(KEY, clock)
+    with pytest.raises(errors.Refused, match="before the console was started again") as old:
+        again.redeem(code)
+    assert old.value.reason == codes.EXPIRED
+    again.redeem(again.code())
+
+
 async def test_a_code_that_was_used_stays_used_while_it_would_be_good():
     clock = MovableClock()
     door = opening.Opening(KEY, clock)
@@ -58,7 +72,7 @@ async def test_what_is_remembered_of_codes_is_bounded(monkeypatch):
 
 
 def test_a_session_that_nobody_has_is_none():
-    sessions = opening.Sessions(MovableClock(), secure=False)
+    sessions = opening.Sessions(MovableClock(), secure=False, port=8765)
     cookies = opened(sessions)
     assert sessions.find(cookies) is not None
     assert sessions.find({}) is None
@@ -67,7 +81,7 @@ def test_a_session_that_nobody_has_is_none():
 
 async def test_a_session_ends_when_it_was_idle_for_eight_hours():
     clock = MovableClock()
-    sessions = opening.Sessions(clock, secure=False)
+    sessions = opening.Sessions(clock, secure=False, port=8765)
     cookies = opened(sessions)
     for _ in range(3):
         await clock.advance(opening.IDLE_SECONDS - 1)
@@ -81,14 +95,14 @@ async def test_a_session_ends_when_it_was_idle_for_eight_hours():
 
 
 def test_signing_out_ends_it():
-    sessions = opening.Sessions(MovableClock(), secure=False)
+    sessions = opening.Sessions(MovableClock(), secure=False, port=8765)
     cookies = opened(sessions)
     assert "Max-Age=0" in sessions.end(cookies)
     assert sessions.find(cookies) is None
 
 
 def test_a_form_token_is_of_one_session_and_one_form():
-    sessions = opening.Sessions(MovableClock(), secure=False)
+    sessions = opening.Sessions(MovableClock(), secure=False, port=8765)
     one, other = sessions.find(opened(sessions)), sessions.find(opened(sessions))
     assert one is not None
     assert other is not None
@@ -100,7 +114,7 @@ def test_a_form_token_is_of_one_session_and_one_form():
 
 
 def test_what_is_kept_does_not_open_anything():
-    sessions = opening.Sessions(MovableClock(), secure=False)
+    sessions = opening.Sessions(MovableClock(), secure=False, port=8765)
     secret = next(iter(opened(sessions).values()))
     assert secret not in repr(vars(sessions))
     assert KEY.hex() not in repr(vars(opening.Opening(KEY, MovableClock())) | {"_key": None})
@@ -113,7 +127,7 @@ def test_what_is_kept_does_not_open_anything():
 
 async def test_sessions_are_bounded_and_the_one_unused_for_longest_ends():
     clock = MovableClock()
-    sessions = opening.Sessions(clock, secure=False)
+    sessions = opening.Sessions(clock, secure=False, port=8765)
     cookies = []
     for _ in range(opening.MANY + 1):
         cookies.append(opened(sessions))
@@ -123,7 +137,10 @@ async def test_sessions_are_bounded_and_the_one_unused_for_longest_ends():
 
 
 def test_a_cookie_is_for_this_host_alone():
-    plain, secure = opening.Sessions(MovableClock(), secure=False), opening.Sessions(MovableClock(), secure=True)
+    plain, secure = (
+        opening.Sessions(MovableClock(), secure=False, port=8765),
+        opening.Sessions(MovableClock(), secure=True, port=8765),
+    )
     assert plain.begin().endswith("; Path=/; HttpOnly; SameSite=Strict")
     assert secure.begin().startswith("__Host-")
     assert secure.begin().endswith("; HttpOnly; SameSite=Strict; Secure")
@@ -147,3 +164,18 @@ def test_what_is_told_once_is_told_on_its_page_within_ten_minutes():
     session.tell_once("/tokens", 0.0, {"why": "typed"})
     session.tell_once("/tokens", 0.0, None)
     assert session.told_once("/tokens", 1.0) is None
+
+
+def test_two_consoles_on_one_machine_leave_each_other_signed_in():
+    """Cookies do not know ports."""
+    one, other = (opening.Sessions(MovableClock(), secure=False, port=port) for port in (8765, 8766))
+    cookies = opened(one) | opened(other)
+    assert one.find(cookies) is not None
+    assert other.find(cookies) is not None
+    one.end(cookies)
+    assert (one.find(cookies), other.find(cookies) is not None) == (None, True)
+
+
+def test_a_cookie_that_is_no_text_is_a_strangers():
+    sessions = opening.Sessions(MovableClock(), secure=False, port=8765)
+    assert sessions.find({sessions.cookie: b"\xff\xfe".decode(errors="surrogateescape")}) is None

@@ -50,6 +50,8 @@ _PURPOSES: Final = {
 _EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 LONGEST_WHY: Final = 256
 _UID_LETTERS: Final = 8
+# Seconds; what asks for more asks for what no calendar has.
+_LONGEST_LIFE: Final = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,7 +224,9 @@ def _filled(lines: Iterable[Fact]) -> list[Fact]:
 
 
 def _lifetime(seconds: int | None) -> str:
-    return "" if seconds is None else f"{moments.length(datetime.timedelta(seconds=seconds))}, as asked for"
+    if seconds is None:
+        return ""
+    return f"{moments.length(datetime.timedelta(seconds=min(seconds, _LONGEST_LIFE)))}, as asked for"
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,8 +65,9 @@ async def open_target(place: places.Place, access: etcd_access.Access, identity:
     """Begin to fill a store, or go on; it becomes a copy of the store with this identity."""
     store = await engine.open_store(place, access)
     try:
-        # 1. what is there is left alone
-        if await store.note(transfer.UNFINISHED) is None:
+        # 1. what is there is left alone; one that was cut short between the note and the claim has the claim alone
+        claimed = (await store.note(transfer.CLAIM) or "").startswith(transfer.FILLING)
+        if not claimed and await store.note(transfer.UNFINISHED) is None:
             await _require_empty(store, place, access)
         # 2. claimed before the first entry
         own = await claim(store, place)
