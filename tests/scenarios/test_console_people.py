@@ -57,10 +57,20 @@ def look(looker: console_world.Looker, page: playwright.Page, name: str) -> None
     console_world.require_no_sideways_scroll(page)
 
 
-def go_back(page: playwright.Page) -> None:
-    """As the button of the browser; of what it has not kept there is nothing to load."""
+def go_back(page: playwright.Page) -> str:
+    """What is there after the browser's button for it; of what it has not kept there is nothing to load, and it says so."""
     with contextlib.suppress(playwright.Error):
         page.go_back(wait_until="commit", timeout=10_000)
+    found: list[str] = []
+
+    def settled() -> bool:
+        # While the browser puts its own page of an error there, there is nothing to read.
+        with contextlib.suppress(playwright.Error):
+            found.append(page.content())
+        return bool(found)
+
+    up_world.until(settled, 60, "a page after going back")
+    return found[0]
 
 
 def test_a_request_is_approved_by_keyboard_alone(looker: console_world.Looker) -> None:
@@ -140,8 +150,7 @@ def test_a_token_is_shown_once_and_a_machine_joins_by_it(looker: console_world.L
     page.get_by_role("link", name="I have it").click()
     page.get_by_role("heading", name="Token").wait_for()
     assert secret not in page.content()
-    go_back(page)
-    assert secret not in page.content()
+    assert secret not in go_back(page)
     page.goto(address)
     # The machine joins by what was shown, and the page says so live.
     page.locator("#live.on").wait_for()
@@ -173,8 +182,7 @@ def test_without_javascript_a_new_token_cannot_be_gone_back_to(looker: console_w
     looker.picture(page, "token-once-phone")
     console_world.require_no_sideways_scroll(page)
     page.goto("/requests")
-    go_back(page)
-    assert secret not in page.content()
+    assert secret not in go_back(page)
 
 
 def test_what_strangers_write_is_text(looker: console_world.Looker) -> None:

@@ -2,14 +2,19 @@
 """A real etcd for tests: Debian's, or the one that `ETCD` names. It tests nothing.
 
 One runs for each process of the tests, from when it is first wanted until the end; every store has a prefix of its own in it.
+Of what every server writes when it starts, most are the default roles. The first world of a process writes them, and all later ones
+begin with a copy, put there at once: to start is most of what a short story costs.
 """
 
 from __future__ import annotations
 
 import atexit
+import base64
 import contextlib
 import functools
+import http.client
 import itertools
+import json
 import os
 import pathlib
 import shutil
@@ -18,7 +23,8 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from handfast.runtime import addresses
 from handfast.store.etcd import place as places
@@ -126,7 +132,43 @@ def shared() -> Etcd:
     return etcd
 
 
+# The default roles and bindings, as the first world has written them: key within the store -> value in base64.
+_defaults: dict[bytes, str] = {}
+_ROLES = b"rbac.authorization.k8s.io/"
+
+
 @functools.cache
 def url_of(directory: pathlib.Path) -> str:
     """The store of a data directory in the etcd of this process: the same one whenever it is asked for."""
     return str(shared().place())
+
+
+@functools.cache
+def begin(directory: pathlib.Path) -> None:
+    """The store of a data directory is open. If it was never open before, it gets the defaults."""
+    if _defaults:
+        objects = places.parse(url_of(directory)).objects
+        put = [{"requestPut": {"key": _text(objects + key), "value": value}} for key, value in _defaults.items()]
+        assert _ask("txn", {"success": put})["succeeded"]
+
+
+def started(directory: pathlib.Path) -> None:
+    """A server has started, and nobody has used it yet: if it is the first one, others begin with its defaults."""
+    if not _defaults:
+        objects = places.parse(url_of(directory)).objects
+        found = _ask("range", {"key": _text(objects + _ROLES), "rangeEnd": _text(places.after_all(objects + _ROLES))})
+        _defaults.update({base64.b64decode(row["key"])[len(objects) :]: row["value"] for row in found["kvs"]})
+
+
+def _text(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def _ask(method: str, message: Mapping[str, Any]) -> Any:
+    address = shared().address
+    with contextlib.closing(http.client.HTTPConnection(address.host, address.port, timeout=60)) as link:
+        link.request("POST", f"/v3/kv/{method}", json.dumps(message))
+        answer = link.getresponse()
+        text = answer.read()
+    assert answer.status == http.client.OK, text
+    return json.loads(text)

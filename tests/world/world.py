@@ -180,11 +180,15 @@ async def world(
         forms=forms,
     )
     server = await apiserver.open_server(options, clock, store, shared=shared)
+    if options.store:
+        etcds.begin(directory)
     try:
         await server.start()
     except BaseException:
         await server.stop()
         raise
+    if options.store:
+        etcds.started(directory)
     made = World(server, place, clock)
     await made.ensure_service_account("default")
     try:

@@ -13,13 +13,20 @@ import pytest
 from handfast import errors
 from handfast.assembly import console as assembly
 from handfast.assembly import console_settings
-from handfast.console import opening
+from handfast.client import api, connection
+from handfast.console import looking, opening
 from handfast.pki import authority, keys, names, profiles
 from handfast.rules import networks
+from handfast.rules.diagnoses import facts
 from handfast.runtime import addresses
 from handfast.runtime import clock as clocks
 from tests.unit.console import served
 from tests.world import world as worlds
+
+
+async def look(client: api.Client, used: connection.Connection, _tell: looking.Tell) -> facts.Facts:
+    """A control plane where all is well."""
+    return await served.well(client, used)
 
 
 @pytest.fixture
@@ -54,7 +61,7 @@ async def test_with_tls_it_is_called_by_the_names_of_its_certificate(tmp_path: p
             context = ssl.create_default_context(cafile=str(tmp_path / "ca.crt"))
             connector = aiohttp.TCPConnector(ssl=context)
             async with (
-                assembly.served(options, sock, served.well, clocks.SystemClock()) as codes,
+                assembly.served(options, sock, look, clocks.SystemClock()) as codes,
                 aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar()) as session,
             ):
                 opened = await session.get(opening.address(options.base, codes.code()), allow_redirects=False)
@@ -76,7 +83,7 @@ async def test_several_kubeconfigs_are_read_as_one(tmp_path: pathlib.Path):
             reopen="",
         )
         with socket.create_server(("127.0.0.1", 0)) as sock:
-            async with assembly.served(options, sock, served.well, clocks.SystemClock()) as codes:
+            async with assembly.served(options, sock, look, clocks.SystemClock()) as codes:
                 assert codes.code()
 
 

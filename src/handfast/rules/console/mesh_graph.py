@@ -20,7 +20,7 @@ from handfast.rules.console import graph, marks, mesh
 NOBODY: Final = "without an identity"
 OUTSIDE: Final = "outside of the mesh"
 OTHERS: Final = "others"
-_SHOWN: Final = 24
+_SHOWN: Final = 22
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,7 @@ from handfast.rules.mesh import certify
 _BOOTSTRAP: Final = "bootstrap-token"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
     """A rule by which certificates are issued: what it compares, and the command that tells more."""
 
@@ -34,51 +34,55 @@ RULES: Final[Mapping[str, Rule]] = {
     rule.name: rule
     for rule in (
         Rule(
-            entries.JOIN,
-            "A node's first certificate. The request has the form of a kubelet's, whoever asked may create nodeclient requests by a binding, and "
+            name=entries.JOIN,
+            sentence="A node's first certificate. The request has the form of a kubelet's, whoever asked may create nodeclient requests by a binding, and "
             "no living node has the name.",
-            _EXPLAIN,
+            command=_EXPLAIN,
         ),
         Rule(
-            entries.RENEWAL,
-            "A node's next certificate. The node asked with the certificate before, in its own name, and may create selfnodeclient requests by "
+            name=entries.RENEWAL,
+            sentence="A node's next certificate. The node asked with the certificate before, in its own name, and may create selfnodeclient requests by "
             "a binding.",
-            _EXPLAIN,
+            command=_EXPLAIN,
         ),
         Rule(
-            entries.RECOVERY,
-            "A node came back after its certificate had expired. It showed that certificate, of the newest key on record, within the time that "
+            name=entries.RECOVERY,
+            sentence="A node came back after its certificate had expired. It showed that certificate, of the newest key on record, within the time that "
             "the API server allows, while nobody renewed its Lease.",
-            "handfast node recover",
+            command="handfast node recover",
         ),
         Rule(
-            entries.SERVING,
-            "The certificate of a node's own endpoint. The node asked in its own name, for names and addresses that its Node reports and no "
+            name=entries.SERVING,
+            sentence="The certificate of a node's own endpoint. The node asked in its own name, for names and addresses that its Node reports and no "
             "other Node does.",
-            _EXPLAIN,
+            command=_EXPLAIN,
         ),
         Rule(
-            entries.MACHINE_JOIN,
-            "A machine's first certificate. Exactly one Machine has the node's name, the request came in time with a bootstrap credential that "
+            name=entries.MACHINE_JOIN,
+            sentence="A machine's first certificate. Exactly one Machine has the node's name, the request came in time with a bootstrap credential that "
             "counts, and no other key was approved for the Machine.",
-            "handfast machine explain MACHINE",
+            command="handfast machine explain MACHINE",
         ),
         Rule(
-            entries.MACHINE_SERVING,
-            "The certificate of a machine's endpoint. Its names and addresses are those of the node's Machine.",
-            "handfast machine explain MACHINE",
+            name=entries.MACHINE_SERVING,
+            sentence="The certificate of a machine's endpoint. Its names and addresses are those of the node's Machine.",
+            command="handfast machine explain MACHINE",
         ),
         Rule(
-            certify.RULE,
-            "The certificate of a workload of the mesh, for a day at most. The workload showed the token of its service account, and the name in the "
+            name=certify.RULE,
+            sentence="The certificate of a workload of the mesh, for a day at most. The workload showed the token of its service account, and the name in the "
             "certificate is that account's. The issuer stands behind the rule.",
-            "handfast mesh check",
+            command="handfast mesh check",
         ),
-        Rule(certify.OWN, "The identity service's own certificate, which it issued to itself.", "handfast mesh check"),
         Rule(
-            entries.BY_HAND,
-            "A person approved the request, or a program that is not Handfast's. What stands behind it is the reason that was written on the approval.",
-            "handfast ledger show SERIAL",
+            name=certify.OWN,
+            sentence="The identity service's own certificate, which it issued to itself.",
+            command="handfast mesh check",
+        ),
+        Rule(
+            name=entries.BY_HAND,
+            sentence="A person approved the request, or a program that is not Handfast's. What stands behind it is the reason that was written on the approval.",
+            command="handfast ledger show SERIAL",
         ),
     )
 }

@@ -92,19 +92,19 @@ async def test_rows_are_filtered_sorted_and_ranged_by_the_server(world: worlds.W
         lives = datetime.timedelta(hours=-1 if number == 2 else 20 + number)
         await run(world, f"web-{number}", "web", made.edge("inbound", made.identity(f"c{number}")), lives=lives)
     await browser.until("/mesh/workloads", lambda reply: "1 expired" in reply.text and "3 good" in reply.text)
-    first = await browser.get("/mesh/workloads/rows?count=2")
+    first = await browser.get("/mesh/workloads/rows?from=0&count=2")
     assert re.findall(r'data-key="([^"]+)"', first.text) == ["shop/web-2", "shop/web-0"]
     assert first.headers["Handfast-Total"] == "4"
-    expired = await browser.get("/mesh/workloads/rows?state=expired")
+    expired = await browser.get("/mesh/workloads/rows?from=0&state=expired")
     assert re.findall(r'data-key="([^"]+)"', expired.text) == ["shop/web-2"]
-    by_name = await browser.get("/mesh/workloads/rows?sort=-pod")
+    by_name = await browser.get("/mesh/workloads/rows?from=0&sort=-pod")
     assert re.findall(r'data-key="([^"]+)"', by_name.text)[0] == "shop/web-3"
-    edges = await browser.get("/mesh/edges/rows?filter=c1&sort=count")
+    edges = await browser.get("/mesh/edges/rows?from=0&filter=c1&sort=count")
     assert (edges.headers["Handfast-Total"], "shop/c1" in edges.text) == ("1", True)
     for sort in ("client", "server", "state", "last", "-count"):
-        assert (await browser.get(f"/mesh/edges/rows?sort={sort}")).headers["Handfast-Total"] == "4"
+        assert (await browser.get(f"/mesh/edges/rows?from=0&sort={sort}")).headers["Handfast-Total"] == "4"
     for sort in ("account", "state", "ends", "proxy"):
-        assert (await browser.get(f"/mesh/workloads/rows?sort={sort}")).headers["Handfast-Total"] == "4"
+        assert (await browser.get(f"/mesh/workloads/rows?from=0&sort={sort}")).headers["Handfast-Total"] == "4"
     nothing = await browser.get("/mesh/edges?filter=nobody-is-called-so")
     assert "No edge is like this" in nothing.text
     nothing = await browser.get("/mesh/workloads?filter=nobody-is-called-so")

@@ -40,6 +40,7 @@ def test_rows_are_the_newest_first_and_come_in_ranges():
     book = kept(*three())
     assert len(book) == 5
     assert book.segment_count == 3
+    assert list(book.names()) == [kept.name for kept in book.kept()] == [segment.name for segment in three()]
     assert found(book.page(NOTHING, 0, 100)) == ["e", "d", "c", "b", "a"]
     assert found(book.page(NOTHING, 1, 2)) == ["d", "c"]
     assert found(book.page(NOTHING, 2, 2)) == ["c", "b"]

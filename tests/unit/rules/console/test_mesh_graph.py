@@ -123,17 +123,17 @@ def test_where_there_is_no_room_for_all_lines_the_most_urgent_are_drawn():
 
 @pytest.mark.parametrize(
     ("name", "shown"),
-    [("shop/web", "shop/web"), ("a" * 24, "a" * 24), ("a" * 20 + "b" * 20, "a" * 11 + "…" + "b" * 12)],
+    [("shop/web", "shop/web"), ("a" * 22, "a" * 22), ("a" * 20 + "b" * 20, "a" * 10 + "…" + "b" * 11)],
 )
 def test_long_names_are_shortened_in_the_middle(name: str, shown: str):
     assert mesh_graph.shortened(name) == shown
-    assert len(shown) <= 24
+    assert len(shown) <= 22
 
 
 def test_a_mark_in_a_name_takes_no_more_room():
     (box,) = mesh_graph.picture([], ["shop/" + "\u202e" * 30]).boxes
-    assert box.label.startswith("shop/⟨U+202")
-    assert len(box.label) == 24
+    assert box.label.startswith("shop/⟨U+20")
+    assert len(box.label) == 22
 
 
 def test_a_picture_of_nobody_is_empty():

@@ -126,6 +126,7 @@ def test_what_is_gone_is_listed_no_more_and_forgotten_once_nothing_is_left():
     assert states(table) == [("w1", "silent")]
     table.remove_segment("segment-0000000001")
     assert states(table) == []
+    assert [record.name for record in table] == ["w1"]
     table.remove_lease("w1")
     states(table)
     assert table.get("w1") is None

@@ -28,15 +28,15 @@ def test_what_lies_far_beyond_the_ends_is_cut():
 @pytest.mark.parametrize("name", timeline.SPANS)
 def test_an_axis_has_a_few_round_marks_in_order(name):
     marks = timeline.Axis(NOW, name).marks()
-    assert 3 <= len(marks) <= 10
+    assert 2 <= len(marks) <= 5
     assert [mark.x for mark in marks] == sorted(mark.x for mark in marks)
     assert all(0 <= mark.x <= 1000 and mark.words for mark in marks)
 
 
 def test_marks_are_hours_days_or_months_by_their_distance():
-    assert "06:00" in {mark.words for mark in timeline.Axis(NOW, "1d").marks()}
+    assert "12:00" in {mark.words for mark in timeline.Axis(NOW, "1d").marks()}
     assert "18 Nov" in {mark.words for mark in timeline.Axis(NOW, "1d").marks()}
-    assert "21 Nov" in {mark.words for mark in timeline.Axis(NOW, "7d").marks()}
+    assert "25 Nov" in {mark.words for mark in timeline.Axis(NOW, "7d").marks()}
     assert any(mark.words.endswith("2026") for mark in timeline.Axis(NOW, "1y").marks())
 
 
