@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Seed 003 from the first credential to the last revoked one, on real processes of this machine, narrated.
 
-It starts a control plane and seven agents (with the variable MACHINES_DEMO_SMALL five) in a directory of its own, types what an operator would
+It starts a control plane and seven agents (with the variable MACHINES_DEMO_SMALL four) in a directory of its own, types what an operator would
 type, and checks each claim that it makes. It ends with 0 if all of them held, and leaves nothing behind. It needs no root and no other tool.
 
 1. Masters get their configuration, with their credential, before there is an API server.
@@ -34,11 +34,11 @@ import yaml
 
 from handfast.runtime import clock as clocks
 
-# How many masters, and workers, there are at first. Two are enough for every claim: the rest of them is company.
-EACH = 2 if os.environ.get("MACHINES_DEMO_SMALL") else 3
-MASTERS = tuple(f"master-{number}" for number in range(1, EACH + 1))
-WORKERS = tuple(f"worker-{number}" for number in range(1, EACH + 1))
-LATE = f"worker-{EACH + 1}"
+# How many masters, and workers, there are at first. One and two are enough for every claim: the rest of them is company.
+FIRST = (1, 2) if os.environ.get("MACHINES_DEMO_SMALL") else (3, 3)
+MASTERS = tuple(f"master-{number}" for number in range(1, FIRST[0] + 1))
+WORKERS = tuple(f"worker-{number}" for number in range(1, FIRST[1] + 1))
+LATE = f"worker-{FIRST[1] + 1}"
 UP = "up"
 PATIENCE = 120.0
 POLL = 0.2

@@ -22,7 +22,7 @@ def test_the_demo_of_machine_fleets_holds_every_claim_and_leaves_nothing_behind(
         capture_output=True,
         text=True,
         check=False,
-        # Of each claim's two sides one machine is there, and another one beside it.
+        # Of each claim's two sides one machine is there; that all have the same credential is claimed of masters and workers together.
         env={**os.environ, "TMPDIR": str(tmp_path), "MACHINES_DEMO_SMALL": "1"},
     )
     assert done.returncode == 0, done.stdout + done.stderr
