@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pictures of the documentation are what scripts/pictures.py draws, load nothing, and can be read in both themes."""
+"""The pictures of the documentation are what scripts/pictures.py draws, load nothing, and can be read in both themes. That of the console is of the size that a page can bear."""
 
 from __future__ import annotations
 
 import re
+import struct
 from xml.etree import ElementTree
 
 import pytest
@@ -70,3 +71,14 @@ def test_words_stand_out_from_their_ground(theme, words, ground):
     colours = _light_and_dark()[theme]
     lighter, darker = sorted((_luminance(colours[words]), _luminance(colours[ground])), reverse=True)
     assert (lighter + 0.05) / (darker + 0.05) >= 4.5
+
+
+def test_the_picture_of_the_console_is_as_wide_as_a_page_and_small():
+    screenshot = source_text.script("screenshot")
+    octets = screenshot.PICTURE.read_bytes()
+    assert octets.startswith(b"\x89PNG\r\n\x1a\n"), "run: python scripts/screenshot.py"
+    # The first chunk, IHDR, begins with the width and the height.
+    width, height = struct.unpack(">II", octets[16:24])
+    assert width == screenshot.WIDTH
+    assert height <= screenshot.HEIGHT
+    assert len(octets) <= screenshot.LARGEST

@@ -218,6 +218,7 @@ class Handler:
     def _around(self, page: page_module.Page, question: questions.Question) -> dict[str, Any]:
         known = self._known
         badges = known.once("badges", table.NEEDS, self._badges)
+        in_the_way, troubles = known.server_trouble(), known.troubles(page.needs)
         return {
             "now": self._clock.now(),
             "page": page,
@@ -226,8 +227,10 @@ class Handler:
             "badges": badges,
             "cluster": known.cluster,
             "skew": known.skew(),
-            "in_the_way": known.server_trouble(),
-            "troubles": known.troubles(page.needs),
+            "in_the_way": in_the_way,
+            "troubles": troubles,
+            # What is said above every page is not said again for each need.
+            "own_troubles": [each for each in troubles if in_the_way is None or each.way is not in_the_way.way],
             "hidden": known.hidden(),
             "said": [],
             "once": None,

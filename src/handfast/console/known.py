@@ -3,13 +3,14 @@
 
 1. One informer for each need, however many pages name it. They begin when the console does, so that a page need not wait for a list. Nodes, Leases and
    the ledger are many: they are not kept as objects, but as `fleet` keeps them.
-2. What is in the way of one is a `Trouble` of four kinds: forbidden, unreachable, overloaded, or still being read. What was known stays, with its age.
+2. What is in the way of one is a `Trouble`: forbidden, unreachable, overloaded, a stranger to the server, or still being read. What was known stays, with its age.
 3. What is expensive to make from informers is made once for all who ask (`once`): again when one of them has changed, but not more often than told.
 4. Who follows changes is told of each, by the name of the need. That is cheap: thousands come in a second.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import enum
 from collections.abc import Callable, Hashable, Sequence
@@ -220,12 +221,14 @@ class Known:
         return None
 
     def server_trouble(self) -> Trouble | None:
-        """What is in the way of every need at once; None where nothing is."""
-        met = [trouble for each in self._sources.values() if (trouble := self.trouble(each[0])) is not None]
-        worst = [each for each in met if each.way in {Way.UNREACHABLE, Way.OVERLOADED, Way.STRANGER}]
-        if not worst:
+        """What is in the way of the server itself, the worst of it; without a title where it is in the way of several needs. None: nothing is."""
+        met = self.troubles([need for need, _, _ in self._sources.values()])
+        of_server = [each for each in met if each.way in {Way.UNREACHABLE, Way.OVERLOADED, Way.STRANGER}]
+        if not of_server:
             return None
-        return min(worst, key=lambda each: (list(Way).index(each.way), each.since or self.now()))
+        alike = [each for each in of_server if each.way is of_server[0].way]
+        first = min(alike, key=lambda each: each.since or self.now())
+        return dataclasses.replace(first, title="") if len(alike) > 1 else first
 
     def hidden(self) -> list[Trouble]:
         """What the operator may not read."""

@@ -21,7 +21,7 @@ To add a page:
 5. The template extends `base.html` and fills `{% block content %}`. Every part that is to be live is a block of its own, in it, with one element whose id is the block's name:
    `{% block summary %}<p id="summary">…</p>{% endblock %}`. A block sees the page's values and nothing that was `set` or imported outside it.
 6. Words in every template: `{{ name|shown }}` for whatever a stranger may have written; `{{ when(instant) }}`; `{{ within(duration) }}`; `{{ state("late") }}` (word, sign and colour; add words in
-   `words.html`); `{{ empty("there are no nodes", "join one with …") }}`; `{{ trouble(each) }}` for each of `troubles`, the forbidden with its binding; `{{ command("handfast …") }}`;
+   `words.html`); `{{ empty("there are no nodes", "join one with …") }}`; `{{ trouble(each) }}` for each of `own_troubles`, the forbidden with its binding; `{{ command("handfast …") }}`;
    `{{ href("/nodes", question.query(sort="name")) }}`. Quote a name in a path: `{{ name|urlencode }}` twice is never needed.
 7. Actions: `page.Action(path="/tokens/create", act=create, back="/tokens")` in `PAGE.actions`; `<form method="post" action="/tokens/create">{{ form_token("/tokens/create") }}…`. The door has
    checked Origin and token before `async def create(known, form) -> page.Outcome`. What it raises is shown with reason and next step. `Outcome(once={...})` is in the values as `once`
