@@ -22,8 +22,6 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-import msgspec
-
 from handfast import errors
 from handfast.api import objects
 from handfast.assembly import config, setting_values
@@ -44,7 +42,8 @@ SERVER_GATE: Final = "RotateKubeletServerCertificate"
 _WANTED: Final = f"--config takes one YAML document with apiVersion: {API_VERSION} and kind: {KIND}"
 
 
-class NodeConfiguration(msgspec.Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeConfiguration:
     """The answer. `bootstrap_kubeconfig` is None where none was named and the usual one is not there.
 
     Without `node_name` it is the host name, without `node_ip` the address from which the API server is reached.
