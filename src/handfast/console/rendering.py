@@ -43,7 +43,8 @@ class Renderer:
         self._places = re.compile(rf"{self._mark}\[([^\]]*)\]")
         self._environment = jinja2.Environment(
             # 1. escaped, and nothing left out
-            loader=jinja2.FileSystemLoader(_TEMPLATES),
+            # Read once: an upgrade in place brings templates that this code does not know.
+            loader=jinja2.DictLoader({path.name: path.read_text("utf-8") for path in _TEMPLATES.glob("*.html")}),
             autoescape=True,
             undefined=jinja2.StrictUndefined,
             trim_blocks=True,

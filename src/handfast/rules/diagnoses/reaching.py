@@ -88,7 +88,12 @@ def failing(ready: str) -> list[str]:
     return [line.removeprefix("[-]") for line in ready.splitlines() if line.startswith("[-]")]
 
 
+# What to do about a refusal of the server's, which names no next step itself.
+_NEXT_STEPS: Final = {"Unauthorized": "take a kubeconfig of this cluster: it does not know this credential, or no longer"}
+
+
 def _stopped(name: str, trouble: check.Unread) -> check.Check:
     """A step that failed; those behind it are unknown."""
     verdict = check.Verdict.UNKNOWN if trouble is facts.NOT_ASKED else _FAILED
-    return check.Check(name, verdict, trouble.why, trouble.reason, trouble.hint)
+    hint = trouble.hint or _NEXT_STEPS.get(trouble.reason, "")
+    return check.Check(name, verdict, trouble.why, trouble.reason, hint)

@@ -31,6 +31,11 @@ def test_a_step_that_fails_fails_with_its_reason(field, name):
     assert told(reach=known.reach(**{field: REFUSED}))[name] == ("failed", "ConnectionRefused")
 
 
+def test_a_credential_that_the_server_does_not_know_has_a_next_step():
+    unauthorized = check.Unread("401", "Unauthorized")
+    assert "kubeconfig of this cluster" in judged.WAY["api"](known.good(reach=known.reach(version=unauthorized))).hint
+
+
 def test_what_comes_behind_a_step_that_failed_is_unknown():
     rows = told(reach=facts.Reach(server=known.SERVER, addresses=REFUSED), ready=facts.NOT_ASKED)
     assert rows["dns"] == ("failed", "ConnectionRefused")
