@@ -89,7 +89,9 @@ def failing(ready: str) -> list[str]:
 
 
 # What to do about a refusal of the server's, which names no next step itself.
-_NEXT_STEPS: Final = {"Unauthorized": "take a kubeconfig of this cluster: it does not know this credential, or no longer"}
+_NEXT_STEPS: Final = {
+    "Unauthorized": "take a kubeconfig of this cluster: it does not know this credential, or no longer"
+}
 
 
 def _stopped(name: str, trouble: check.Unread) -> check.Check:
