@@ -29,7 +29,7 @@ DIRECTORY: Final = pathlib.Path("/etc/systemd/system")
 # Where systemd says that it is the one that booted the machine (sd_booted).
 BOOTED: Final = pathlib.Path("/run/systemd/system")
 _SECONDS: Final = 60
-# What the unit would see another of, with PrivateTmp.
+# With PrivateTmp the unit sees others of these, which are empty.
 _TEMPORARY: Final = (pathlib.Path("/tmp"), pathlib.Path("/var/tmp"))  # noqa: S108 - recognised, not used
 
 Run = Callable[[Sequence[str]], None]
@@ -42,7 +42,11 @@ def text(words: Sequence[str], writable: Sequence[pathlib.Path] = ()) -> str:
         raise errors.Refused(
             f"{command!r} cannot be run by a systemd unit: it takes a path from the root, without $", reason="BadPath"
         )
-    own_tmp = not any(path.is_relative_to(place) for path in writable for place in _TEMPORARY)
+    # $ stands for a variable in arguments only.
+    line = " ".join((_quoted(command), *(_quoted(word).replace("$", "$$") for word in arguments)))
+    # A program that was installed there, say in a clone to try it, has to be seen as well.
+    needed = (*writable, *(each for path in _parts(command) for each in (path.absolute(), path.resolve())))
+    own_tmp = not any(path.is_relative_to(place) for path in needed for place in _TEMPORARY)
     return (
         f"{FIRST_LINE}; changes are lost when it is run again.\n"
         "[Unit]\n"
@@ -52,8 +56,7 @@ def text(words: Sequence[str], writable: Sequence[pathlib.Path] = ()) -> str:
         "# The agent ends after five minutes without a certificate. It is started again for ever.\n"
         "StartLimitIntervalSec=0\n\n"
         "[Service]\n"
-        # $ stands for a variable in arguments only.
-        f"ExecStart={' '.join((_quoted(command), *(_quoted(word).replace('$', '$$') for word in arguments)))}\n"
+        f"ExecStart={line}\n"
         "Restart=always\n"
         "RestartSec=10\n"
         "UMask=0077\n"
@@ -82,12 +85,17 @@ def program() -> list[str]:
 
 def exposed(words: Sequence[str]) -> str:
     """What of this command others than root could change, and so what root runs; empty if nothing."""
-    package = pathlib.Path(handfast.__file__).parent
-    for path in (pathlib.Path(words[0]), pathlib.Path(sys.executable), package, package / "__main__.py"):
+    for path in _parts(words[0]):
         for place in _way_to(path):
             if _is_open(place):
                 return str(place)
     return ""
+
+
+def _parts(command: str) -> tuple[pathlib.Path, ...]:
+    """What runs when this command does: itself, Python, and Handfast."""
+    package = pathlib.Path(handfast.__file__).parent
+    return pathlib.Path(command), pathlib.Path(sys.executable), package, package / "__main__.py"
 
 
 def _way_to(path: pathlib.Path) -> Iterator[pathlib.Path]:

@@ -10,6 +10,7 @@ import sys
 
 import pytest
 
+import handfast
 from handfast import errors
 from handfast.node import units
 from handfast.runtime import supervisor
@@ -50,6 +51,14 @@ def test_the_unit_of_the_reference_tells_when_up_gives_up():
     assert said in " ".join(page.split())
 
 
+@pytest.fixture
+def installed_by_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Handfast lies where a package puts it, wherever these tests run."""
+    monkeypatch.setattr(sys, "executable", "/opt/handfast/bin/python")
+    monkeypatch.setattr(handfast, "__file__", "/opt/handfast/lib/handfast/__init__.py")
+
+
+@pytest.mark.usefixtures("installed_by_root")
 def test_it_may_write_its_own_places_only():
     places = [pathlib.Path("/var/lib/kubelet/pki"), pathlib.Path("/etc/ku be"), pathlib.Path("/etc/ku be")]
     found = units.text(["/x"], places)
@@ -57,8 +66,17 @@ def test_it_may_write_its_own_places_only():
     assert "\nNoNewPrivileges=yes\nProtectSystem=strict\n" in found
 
 
+@pytest.mark.usefixtures("installed_by_root")
 def test_a_directory_that_its_own_tmp_would_hide():
     assert "PrivateTmp" not in units.text(["/x"], [pathlib.Path("/var/tmp/pki")])
+
+
+@pytest.mark.usefixtures("installed_by_root")
+def test_a_program_that_its_own_tmp_would_hide(monkeypatch: pytest.MonkeyPatch):
+    assert "PrivateTmp" in units.text(["/opt/handfast/bin/handfast"])
+    assert "PrivateTmp" not in units.text(["/tmp/clone/.venv/bin/handfast"])
+    monkeypatch.setattr(sys, "executable", "/tmp/clone/.venv/bin/python")
+    assert "PrivateTmp" not in units.text(["/x"])
 
 
 @pytest.mark.parametrize(
