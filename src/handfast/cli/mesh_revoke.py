@@ -67,7 +67,7 @@ def _end(text: str) -> str:
     now = clock.SystemClock().now()
     try:
         end = objects.parse_timestamp(text)
-    except (ValueError, OverflowError):
+    except ValueError:
         end = now + durations.parse(text, "--expires", _LONGEST)
     if end <= now:
         raise output.Usage(f'--expires: "{text}" is over', hint="give a time to come, or a duration as in 12h")
