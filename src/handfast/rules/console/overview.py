@@ -42,10 +42,16 @@ _STATES: Final[Mapping[node_states.State, tuple[str, str]]] = {
     node_states.State.EXPIRED: ("the certificate is over", "CertificateExpired"),
     node_states.State.LATE: ("the certificate should have been renewed by now", "RenewalLate"),
     node_states.State.WAITING: ("somebody asks for a first certificate, and nobody has decided", "NodeWaits"),
+    node_states.State.RECOVERING: (
+        "asks with its expired certificate for the next one, and nobody has decided",
+        "NodeWaits",
+    ),
     node_states.State.SILENT: ("the certificate is good, and the node is not seen", "NodeSilent"),
 }
 _STUCK: Final = "RequestsNotActedOn"
 _URGENT: Final = frozenset({node_states.State.EXPIRED, node_states.State.LATE})
+# States in which there is a request that waits.
+_ASKING: Final = frozenset({node_states.State.WAITING, node_states.State.RECOVERING})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +124,7 @@ def _of_nodes(read: node_states.Objects, now: datetime.datetime, checks: Sequenc
     asked = any(each.name == "requests" and each.verdict in _ORDER for each in checks)
     rows = [row for row in node_states.rows(read, now) if row.state not in node_states.CALM]
     for state, group in itertools.groupby(rows, key=lambda row: row.state):
-        if state is node_states.State.WAITING and asked:
+        if state in _ASKING and asked:
             # Its request is told of already.
             continue
         these = list(group)
