@@ -22,6 +22,7 @@
 
 from __future__ import annotations
 
+import collections
 import datetime
 import enum
 from collections.abc import Iterable, Mapping, Sequence
@@ -60,6 +61,7 @@ ORDER: Final = tuple(State)
 CALM: Final = frozenset({State.UNRECORDED, State.REVOKED, State.GOOD})
 # A state, what is wrong, and what to do about it.
 Judged = tuple[State, str, str]
+NO_LEDGER: Final = "this server has no ledger, so that nobody knows when the certificates of its nodes end"
 _GOOD: Final = (State.GOOD, "", "")
 _ON_THE_MACHINE: Final = "on the machine: handfast node status"
 
@@ -119,6 +121,22 @@ class Objects(msgspec.Struct, frozen=True, kw_only=True):
     issued: Sequence[entries.Entry] | None
     requests: Sequence[objects.Document]
     revocations: revocation.Index
+
+
+class Standing(msgspec.Struct, frozen=True, kw_only=True):
+    """All nodes together: how many are in each state, and those that need somebody, the most urgent first; of very many in one state, some."""
+
+    counts: Mapping[State, int]
+    needing: Sequence[Row]
+
+
+def standing(read: Objects, now: datetime.datetime) -> Standing:
+    """How all of them stand."""
+    shown = rows(read, now)
+    counts = collections.Counter(row.state for row in shown)
+    return Standing(
+        counts={state: counts[state] for state in ORDER}, needing=[row for row in shown if row.state not in CALM]
+    )
 
 
 def gather(read: Objects) -> dict[str, Known]:

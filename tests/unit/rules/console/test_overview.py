@@ -13,6 +13,7 @@ from handfast.rules.certificates import kubelet, request_age
 from handfast.rules.console import overview
 from handfast.rules.diagnoses import facts, judged
 from handfast.rules.nodes import join_failures
+from handfast.rules.nodes import overview as node_states
 from tests.unit.rules.diagnoses import known
 from tests.unit.rules.nodes import test_overview as nodes_of
 
@@ -155,3 +156,17 @@ def test_since_when_is_the_first_look_at_which_it_was_so():
     assert overview.remembered(overview.remembered(first, [good], NOW), [bad], NOW + HOUR) == {
         ("store", "StoreNotReady"): NOW + HOUR
     }
+
+
+def test_nodes_that_are_followed_are_told_of_as_those_that_are_listed():
+    read = known.nodes(
+        nodes=[nodes_of.node(name) for name in ("w1", "w2")],
+        leases=[],
+        issued=[nodes_of.entry("w1", age=25, lasts=24), nodes_of.entry("w2")],
+    )
+    standing = node_states.standing(read, NOW)
+    assert told(nodes=standing) == told(nodes=read)
+    # Of very many, not all are handed over.
+    many = node_states.Standing(counts={**standing.counts, node_states.State.EXPIRED: 1234}, needing=standing.needing)
+    expired = told(nodes=many)[0]
+    assert (expired.about, expired.link) == ("1,234 nodes", "/nodes?state=expired")
