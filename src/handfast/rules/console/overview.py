@@ -42,10 +42,16 @@ _STATES: Final[Mapping[node_states.State, tuple[str, str]]] = {
     node_states.State.EXPIRED: ("the certificate is over", "CertificateExpired"),
     node_states.State.LATE: ("the certificate should have been renewed by now", "RenewalLate"),
     node_states.State.WAITING: ("somebody asks for a first certificate, and nobody has decided", "NodeWaits"),
+    node_states.State.RECOVERING: (
+        "asks with its expired certificate for the next one, and nobody has decided",
+        "NodeWaits",
+    ),
     node_states.State.SILENT: ("the certificate is good, and the node is not seen", "NodeSilent"),
 }
 _STUCK: Final = "RequestsNotActedOn"
 _URGENT: Final = frozenset({node_states.State.EXPIRED, node_states.State.LATE})
+# States in which there is a request that waits.
+_ASKING: Final = frozenset({node_states.State.WAITING, node_states.State.RECOVERING})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +123,7 @@ def page_of(name: str) -> str:
 def _of_nodes(standing: node_states.Standing, checks: Sequence[check.Check]) -> Iterator[Sentence]:
     asked = any(each.name == "requests" and each.verdict in _ORDER for each in checks)
     for state, group in itertools.groupby(standing.needing, key=lambda row: row.state):
-        if state is node_states.State.WAITING and asked:
+        if state in _ASKING and asked:
             # Its request is told of already.
             continue
         these = list(group)

@@ -25,6 +25,7 @@ from __future__ import annotations
 import collections
 import datetime
 import enum
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -250,7 +251,11 @@ def _of_someone(name: str, facts: Facts) -> Judged | None:
     """What people have decided of it, or have to decide."""
     revoked = facts.revoked
     if revoked is not None:
-        return State.REVOKED, f"Revocation {revoked.name}: {revoked.reason}", f"handfast node revoke {name} --undo"
+        return (
+            State.REVOKED,
+            f"Revocation {revoked.name}: {revoked.reason}",
+            f"handfast node revoke {shlex.quote(name)} --undo",
+        )
     if not facts.requests:
         return None
     recovers = any(each.requester.startswith(user_names.NODE_RECOVERY_PREFIX) for each in facts.requests)
@@ -287,7 +292,8 @@ def _of_requests(requests: Sequence[Request]) -> tuple[str, str]:
     first = min(requests, key=lambda each: (each.created is None, each.created, each.name))
     more = f", and {len(requests) - 1} more" if len(requests) > 1 else ""
     why = first.why or f"{first.requester} asks for its certificate, and nobody has decided"
-    return f"{why} ({first.name}{more})", f"handfast csr explain {first.name}"
+    # Whoever asks chooses the name, and somebody will paste the command.
+    return f"{why} ({first.name}{more})", f"handfast csr explain {shlex.quote(first.name)}"
 
 
 def came_by(issued: Iterable[entries.Entry]) -> str:

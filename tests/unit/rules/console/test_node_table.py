@@ -294,3 +294,85 @@ def test_lifetimes_are_those_of_the_newest_certificates():
     issue(table, ledgers.entry("w1", age=20), ledgers.entry("w1", age=2))
     issued = int((NOW - 2 * HOUR).timestamp())
     assert list(table.lifetimes()) == [(issued, issued + 24 * 3600)]
+
+
+# What a node may write into its own Lease: whatever is a timestamp to the API server, and any number of seconds.
+_INSTANTS = (
+    "9999-12-31T23:59:59.999999Z",
+    "9999-12-31T23:59:59Z",
+    "9999-12-31T23:59:59.999999-14:00",
+    "9999-12-31T23:59:59.999999+14:00",
+    "0001-01-01T00:00:00Z",
+    "0001-01-01T00:00:00.000001Z",
+    "0001-01-01T00:00:00+14:00",
+    "0001-01-01T00:00:00-14:00",
+    "1970-01-01T00:00:00Z",
+    "1969-12-31T23:59:59.999999Z",
+    "no instant",
+    "",
+    None,
+)
+
+
+@pytest.mark.parametrize("written", _INSTANTS)
+@pytest.mark.parametrize("seconds", [None, 0, 1, -1, 40, 2**31 - 1, 2**63 - 1])
+def test_whatever_a_lease_says_its_node_is_judged(written: str | None, seconds: int | None):
+    table = node_table.Table()
+    good(table, "w1")
+    good(table, "w2")
+    states(table)
+    # Once as a renewal in time, which has nothing judged before its instant has come; once as the first that is known.
+    table.put_lease("w1", written, seconds)
+    table.remove_lease("w2")
+    table.put_lease("w2", written, seconds)
+    for minutes in (0, 1, 600):
+        later = NOW + datetime.timedelta(minutes=minutes)
+        assert {name for name, _ in states(table, later)} == {"w1", "w2"}
+        for record in table.ordered:
+            assert table.row(record, later).name == record.name
+    assert table.failures == {}
+
+
+@pytest.mark.parametrize("nodes", [3, 600])
+def test_a_node_that_cannot_be_judged_is_left_out_and_takes_no_other_with_it(
+    nodes: int, monkeypatch: pytest.MonkeyPatch
+):
+    judge = overview.judge
+
+    def judge_or_not(name: str, facts: overview.Facts, now: datetime.datetime) -> overview.Row:
+        if name == "w1":
+            raise OverflowError("date value out of range")
+        return judge(name, facts, now)
+
+    table = node_table.Table()
+    for number in range(nodes):
+        good(table, f"w{number}")
+    assert len(states(table)) == nodes
+    monkeypatch.setattr(overview, "judge", judge_or_not)
+    for number in range(nodes):
+        table.put_node(f"w{number}", {"changed": "yes"})
+    assert {name for name, _ in states(table)} == {f"w{number}" for number in range(nodes)} - {"w1"}
+    assert list(table.failures) == ["w1"]
+    # One that is gone is no failure any more.
+    table.remove_node("w1")
+    table.remove_lease("w1")
+    table.remove_segment("segment-0000000001")
+    states(table)
+    assert table.failures == {}
+
+
+def test_a_node_that_only_renewed_its_lease_and_cannot_be_looked_at_is_judged_anew(monkeypatch: pytest.MonkeyPatch):
+    table = node_table.Table()
+    good(table, "w1")
+    states(table)
+    table.put_lease("w1", renewed(-30), 40)
+
+    def never(entry: entries.Entry) -> tuple[datetime.datetime, datetime.datetime]:
+        raise ValueError(entry.serial)
+
+    monkeypatch.setattr(overview, "window", never)
+    assert states(table, NOW + datetime.timedelta(seconds=36)) == []
+    monkeypatch.undo()
+    table.put_node("w1", {"changed": "yes"})
+    assert states(table, NOW + datetime.timedelta(seconds=37)) == [("w1", "good")]
+    assert table.failures == {}

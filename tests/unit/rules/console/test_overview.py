@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from handfast.rules import check, request_explanation
+from handfast.rules import check, request_explanation, user_names
 from handfast.rules.certificates import kubelet, request_age
 from handfast.rules.console import overview
 from handfast.rules.diagnoses import facts, judged
@@ -75,6 +75,31 @@ def test_nodes_are_told_apart_by_their_states():
     assert (silent.about, silent.urgent, silent.since) == ("node w4", False, NOW - 2 * HOUR)
     assert {expired.reason, late.reason, silent.reason} == {"CertificateExpired", "RenewalLate", "NodeSilent"}
     assert all(each.follows and each.command for each in (expired, late, silent))
+
+
+@pytest.mark.parametrize("state", [state for state in node_states.ORDER if state not in node_states.CALM])
+def test_every_state_that_needs_somebody_has_a_sentence(state: node_states.State):
+    asking = nodes_of.request("csr-1", of="w1")
+    recovering = nodes_of.request("csr-1", of="w1", username=f"{user_names.NODE_RECOVERY_PREFIX}w1")
+    worlds: dict[node_states.State, dict[str, Any]] = {
+        node_states.State.EXPIRED: {"issued": [nodes_of.entry("w1", age=25, lasts=24)]},
+        node_states.State.LATE: {"issued": [nodes_of.entry("w1", age=23, lasts=24)]},
+        node_states.State.WAITING: {"requests": [asking]},
+        node_states.State.RECOVERING: {"requests": [recovering]},
+        node_states.State.SILENT: {"leases": []},
+    }
+    read = known.nodes(**{"nodes": [nodes_of.node("w1")], "leases": [nodes_of.lease("w1")], **worlds[state]})
+    assert [row.state for row in node_states.rows(read, NOW)] == [state]
+    [sentence] = told(nodes=read)
+    assert sentence.about == "node w1"
+    assert sentence.text
+    assert sentence.follows
+    assert sentence.command
+    requests = read.requests
+    if requests:
+        # Its request is told of already.
+        [alone] = told(nodes=read, requests=facts.Requests(list(requests)))
+        assert alone.about == "request csr-1"
 
 
 def test_a_node_that_never_was_seen_has_no_since():
