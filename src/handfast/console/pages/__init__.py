@@ -18,6 +18,7 @@ To add a page:
 4. Rows: `rows.select(all, question, text=..., columns={...})` gives `range`; put it into the values under that name. The template draws it in `{% block rows %}`, only `<tr>`s,
    each with `data-key`, inside `<table class="rows" data-rows="{{ question.path }}/rows" data-total="{{ range.total }}" data-from="{{ range.start }}">`. `column("name", "Node")` makes a
    heading that sorts; `pager(range, question)` below the table is what there is without JavaScript. `GET <page>/rows?from=&count=&sort=&filter=` answers with the same block.
+   Table and pager lie in `<div class="listing">`, which the style hides while there are no rows. What is said then, and what is said of a search, is in `{% block beside %}<div id="beside" role="status">`: it comes with the rows.
 5. The template extends `base.html` and fills `{% block content %}`. Every part that is to be live is a block of its own, in it, with one element whose id is the block's name:
    `{% block summary %}<p id="summary">…</p>{% endblock %}`. A block sees the page's values and nothing that was `set` or imported outside it.
 6. Words in every template: `{{ name|shown }}` for whatever a stranger may have written; `{{ when(instant) }}`; `{{ within(duration) }}`; `{{ state("late") }}` (word, sign and colour; add words in

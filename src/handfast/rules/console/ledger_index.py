@@ -11,7 +11,9 @@ A hundred thousand entries are 80 MB of text. Packed they are a fifth of that, a
 
 from __future__ import annotations
 
+import array
 import datetime
+import itertools
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -73,6 +75,8 @@ class Kept:
     oldest: datetime.datetime | None
     newest: datetime.datetime | None
     to_nodes: Issued
+    # When each was issued, in seconds; never before the one in front of it, so that the order of the chain stands.
+    times: array.array[float]
     # 2. empty: not indexed
     words: bytes
     packed: bytes | tuple[str, ...]
@@ -138,6 +142,7 @@ def keep(segment: segments.Segment, lines: Sequence[Line]) -> Kept:
         oldest=min(issued, default=None),
         newest=max(issued, default=None),
         to_nodes=_to_nodes(readable),
+        times=array.array("d", itertools.accumulate(map(_issued, lines), max)),
         words=_index(lines) if segment.sealed else b"",
         packed=packed,
     )
@@ -146,6 +151,10 @@ def keep(segment: segments.Segment, lines: Sequence[Line]) -> Kept:
 def _to_nodes(read: Sequence[entries.Entry]) -> Issued:
     own = [entry for entry in read if overview.node_of(entry)]
     return Issued(len(own), sum(entry.rule.startswith(_JOINS) for entry in own))
+
+
+def _issued(each: Line) -> float:
+    return 0.0 if each.entry is None else each.entry.issued_at.timestamp()
 
 
 def _index(lines: Sequence[Line]) -> bytes:

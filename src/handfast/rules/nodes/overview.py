@@ -296,6 +296,10 @@ def _of_requests(requests: Sequence[Request]) -> tuple[str, str]:
     return f"{why} ({first.name}{more})", f"handfast csr explain {shlex.quote(first.name)}"
 
 
+# How the word begins for a node that came by a token; its id follows.
+BY_TOKEN: Final = "token "
+
+
 def came_by(issued: Iterable[entries.Entry]) -> str:
     """How a node came in, by its entries in the ledger (3); empty: they do not tell."""
     joins = [entry for entry in issued if entry.rule not in {entries.RENEWAL, entries.SERVING}]
@@ -308,5 +312,5 @@ def came_by(issued: Iterable[entries.Entry]) -> str:
     if newest.rule.startswith(entries.BY_HAND):
         return "by hand"
     if newest.authenticated_by == "bootstrap-token":
-        return f"token {newest.token_id}"
+        return f"{BY_TOKEN}{newest.token_id}"
     return "recovery" if newest.rule == entries.RECOVERY else newest.authenticated_by

@@ -48,6 +48,26 @@ def test_rows_are_the_newest_first_and_come_in_ranges():
     assert book.page(NOTHING, 1, 2).total == 5
 
 
+def test_the_entries_of_two_chains_are_in_one_order():
+    mesh = ledgers.chain(
+        [ledgers.entry("m", age=8.5), ledgers.entry("n", age=6.5)],
+        [ledgers.entry("o", age=5.5), ledgers.entry("p", age=1)],
+        name=segments.MESH,
+    )
+    book = kept(*three(), *mesh)
+    assert found(book.page(NOTHING, 0, 100)) == ["p", "e", "o", "d", "n", "c", "b", "m", "a"]
+    assert found(book.page(NOTHING, 2, 3)) == ["o", "d", "n"]
+    assert found(book.page(NOTHING, 8, 3)) == ["a"]
+    assert found(book.page(NOTHING, 20, 3)) == []
+    # The order is kept until something changes, and what a search finds has it, too.
+    assert found(book.page(NOTHING, 0, 1)) == ["p"]
+    assert found(book.page(ledger.search("abcdef"), 0, 100)) == ["p", "e", "o", "d", "n", "b", "m", "a"]
+    # A line that nobody can read stays where it stands in its chain.
+    broken = dataclasses.replace(mesh[1], entries=(mesh[1].entries[0], "00 broken"))
+    book.put(broken)
+    assert found(book.page(NOTHING, 0, 4)) == ["e", "?", "o", "d"]
+
+
 @pytest.mark.parametrize(
     ("text", "names"),
     [
