@@ -16,7 +16,6 @@ from typing import Any, Final
 import msgspec
 
 from handfast import errors
-from handfast.api import status
 from handfast.bootstrap import endpoints as endpoint_words
 from handfast.check import reads as reads_module
 from handfast.client import api, connection, probes, way
@@ -118,13 +117,10 @@ async def _read(row: Row, reads: reads_module.Reads) -> Any:
     # 3. its own trouble
     try:
         return await row.read(reads)
-    except status.StatusError as error:
-        return check.Unread(error.message)
     except errors.HandfastError as error:
-        reason = check.TIMEOUT if error.reason == check.TIMEOUT else check.UNKNOWN
-        return check.Unread(error.message, reason, error.hint or "")
+        return check.refused(error)
     except Exception as error:  # noqa: BLE001  an object that no rule can read must not take the report with it
-        return check.Unread(f"what is there cannot be understood ({type(error).__name__})")
+        return check.not_understood(error)
 
 
 async def _controllers(target: Target) -> facts.Probe | None:

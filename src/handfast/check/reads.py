@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from handfast.api import jsonpath, kinds, objects, resources, signing_requests
-from handfast.bootstrap import cluster_info
+from handfast.bootstrap import cluster_info, diagnosis
 from handfast.bootstrap import discovery as discovery_rules
 from handfast.client import (
     anonymous,
@@ -35,6 +35,7 @@ _ROLE_BINDINGS: Final = kinds.row("rolebindings", "rbac.authorization.k8s.io")
 # Each costs several questions. Those beyond are counted.
 _EXPLAINED: Final = 25
 _OWN_SERVER: Final = "+handfast"
+_NOT_READY: Final = "ServerNotReady"
 
 
 class Reads(msgspec.Struct, frozen=True):
@@ -72,9 +73,12 @@ class Reads(msgspec.Struct, frozen=True):
         """The code of the answer to somebody without a credential."""
         url = self.used.server.rstrip("/") + discovery_rules.PATH
         try:
-            return (await anonymous.ask(url, anonymous.Trust(self.used.ca_pem))).code
+            answer = await anonymous.ask(url, anonymous.Trust(self.used.ca_pem))
         except anonymous.Troubled as troubled:
-            return check.Unread(f"asked without a credential: {troubled.trouble.value} {troubled.detail}".strip())
+            return check.refused(diagnosis.explain(troubled.trouble, url, troubled.detail, None))
+        error = diagnosis.answered(answer.code, answer.body, url)
+        # Whoever is too busy to answer has not said whether strangers may read it.
+        return check.refused(error) if error is not None and error.reason == _NOT_READY else answer.code
 
     async def tokens(self) -> Sequence[objects.Document]:
         return await tokens.listed(self.client)

@@ -60,7 +60,7 @@ def _settings(facts: check_facts.Facts) -> check.Check:
     name = "settings"
     # 1. there, and readable
     if isinstance(facts.config, check.Unread):
-        return check.unknown(name, facts.config.why)
+        return check.unread(name, facts.config)
     if facts.config is None:
         said = f"there is no mesh in namespace {facts.namespace}"
         return check.Check(name, check.Verdict.FAILED, said, "NoMesh", f"{_INSTALL}, or name its namespace")
@@ -74,7 +74,7 @@ def _settings(facts: check_facts.Facts) -> check.Check:
 def _anchors(facts: check_facts.Facts) -> check.Check:
     name = "trust-anchors"
     if isinstance(facts.anchors, check.Unread):
-        return check.unknown(name, facts.anchors.why)
+        return check.unread(name, facts.anchors)
     # 2. readable, and in force
     try:
         bundle = issuer.read_anchors(installation.read_anchors(facts.anchors or {}))
@@ -93,7 +93,7 @@ def _issuer(facts: check_facts.Facts) -> check.Check:
     name, read = "issuer", chosen(facts)
     for stored in (facts.signing, facts.anchors):
         if isinstance(stored, check.Unread):
-            return check.unknown(name, stored.why)
+            return check.unread(name, stored)
     if read is None:
         return check.unknown(name, "the settings are not known")
     # 3. as the identity service judges it
@@ -128,7 +128,9 @@ def _rights(facts: check_facts.Facts) -> check.Check:
         said = f"may read the Secrets of applications: {check.several(facts.readers)}"
         hint = "find the binding with kubectl auth can-i --list --as, and remove it"
         return check.Check(name, check.Verdict.FAILED, said, "RightsTooWide", hint)
-    unread = [stored for _, stored in facts.access if isinstance(stored, check.Unread)]
+    unread = [
+        stored for stored in (*(each for _, each in facts.access), facts.readers) if isinstance(stored, check.Unread)
+    ]
     wrong = [
         wanted.title
         for wanted, stored in facts.access
@@ -137,8 +139,8 @@ def _rights(facts: check_facts.Facts) -> check.Check:
     if wrong:
         said = f"not as this version needs them: {check.several(wrong)}"
         return check.Check(name, check.Verdict.FAILED, said, "RightsDiffer", _INSTALL)
-    if unread or isinstance(facts.readers, check.Unread):
-        return check.unknown(name, unread[0].why if unread else str(getattr(facts.readers, "why", "")))
+    if unread:
+        return check.unread(name, unread[0])
     return check.Check(
         name, check.Verdict.OK, "each account has what it needs, and no right to the Secrets of all namespaces"
     )
@@ -148,7 +150,7 @@ def _webhook(facts: check_facts.Facts) -> check.Check:
     name, read = "webhook", chosen(facts)
     for stored in (facts.webhook, facts.injector_pair):
         if isinstance(stored, check.Unread):
-            return check.unknown(name, stored.why)
+            return check.unread(name, stored)
     if facts.webhook is None or not webhook.is_ours(_document(facts.webhook), facts.namespace):
         said = "there is none for this mesh: Pods get a proxy by handfast mesh inject alone"
         hint = "say where the injector is: handfast mesh install --endpoint injector=IP:PORT"

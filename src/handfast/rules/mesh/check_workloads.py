@@ -44,7 +44,7 @@ def checks(facts: check_facts.Facts) -> tuple[check.Check, ...]:
 def _services(facts: check_facts.Facts) -> check.Check:
     name = "services"
     if isinstance(facts.doors, check.Unread):
-        return check.unknown(name, facts.doors.why)
+        return check.unread(name, facts.doors)
     # 1. an endpoint, and an answer
     nowhere = [door for door, known in facts.doors.items() if not known.address and not known.ready]
     silent = [f"{door} at {known.address}" for door, known in facts.doors.items() if known.connects is False]
@@ -70,14 +70,14 @@ def _services(facts: check_facts.Facts) -> check.Check:
 def _clocks(facts: check_facts.Facts) -> check.Check:
     name, read = "clock", check_trust.chosen(facts) or settings.Settings()
     if isinstance(facts.ahead, check.Unread):
-        return check.unknown(name, facts.ahead.why)
+        return check.unread(name, facts.ahead)
     # 2. within the skew
     if abs(facts.ahead) > read.skew + _ROUNDED:
         seconds = f"{abs(facts.ahead).total_seconds():.0f} s {'ahead' if facts.ahead > _ZERO else 'behind'}"
         said = f"the API server's clock is {seconds} of the one here, and certificates forgive {read.skew.total_seconds():.0f} s"
         return check.Check(name, check.Verdict.FAILED, said, "ClockSkew", "set the clocks, by NTP for instance")
     if isinstance(facts.heartbeats, check.Unread):
-        return check.unknown(name, facts.heartbeats.why)
+        return check.unread(name, facts.heartbeats)
     odd = [
         each.node
         for each in facts.heartbeats
@@ -98,7 +98,7 @@ def _accounts(facts: check_facts.Facts) -> check.Check:
     name, read = "accounts", check_trust.chosen(facts)
     for rows in (facts.accounts, facts.namespaces):
         if isinstance(rows, check.Unread):
-            return check.unknown(name, rows.why)
+            return check.unread(name, rows)
     if read is None:
         return check.unknown(name, "the settings are not known")
     mesh, injected = read.mesh(facts.namespace), _injected(facts)
@@ -121,7 +121,7 @@ def _unmeshed(facts: check_facts.Facts) -> check.Check:
     name, read = "unmeshed-pods", check_trust.chosen(facts) or settings.Settings()
     for rows in (facts.pods, facts.namespaces):
         if isinstance(rows, check.Unread):
-            return check.unknown(name, rows.why)
+            return check.unread(name, rows)
     values = _values(facts)
     # 4. should have, and has not
     missing = [
@@ -143,7 +143,7 @@ def _unmeshed(facts: check_facts.Facts) -> check.Check:
 def _pod_anchors(facts: check_facts.Facts) -> check.Check:
     name, bundle = "pod-anchors", check_trust.anchors(facts)
     if isinstance(facts.pods, check.Unread):
-        return check.unknown(name, facts.pods.why)
+        return check.unread(name, facts.pods)
     if bundle is None:
         return check.unknown(name, "the trust anchors are not known")
     current = hashlib.sha256(bundle.to_pem()).hexdigest()
@@ -180,7 +180,7 @@ def _up_to_date(facts: check_facts.Facts, roots: set[str]) -> set[str]:
 def _certificates(facts: check_facts.Facts) -> check.Check:
     name = "workload-certificates"
     if isinstance(facts.workloads, check.Unread):
-        return check.unknown(name, facts.workloads.why)
+        return check.unread(name, facts.workloads)
     # 6. not over
     over = ["/".join(_key(row)) for row in facts.workloads if _is_over(row, facts.now)]
     return check.about(
