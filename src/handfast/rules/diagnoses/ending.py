@@ -15,11 +15,10 @@ from typing import Final
 
 from handfast.api import objects
 from handfast.api.printing import ages
-from handfast.pki import certificates, renewal
+from handfast.pki import certificates
 from handfast.rules import check
 from handfast.rules.mesh import expiry
 
-MARGIN: Final = datetime.timedelta(days=30)
 _ROTATE: Final = "replace it while it lasts: handfast ca rotate, or with the tools of whoever made it"
 
 
@@ -35,7 +34,7 @@ def leaf(
     if now >= certificate.not_after:
         return check.Check(name, check.Verdict.FAILED, f"{title} ended at {end}", "CertificateExpired", hint)
     # 1. the last tenth is for renewals that went wrong
-    if now >= renewal.deadline(certificate.not_before, certificate.not_after, renewal.LATEST):
+    if expiry.is_late(certificate, now):
         said = f"{title} ends at {end}, in {_left(certificate, now)}, and should have been renewed"
         return check.Check(name, check.Verdict.FAILED, said, "CertificateEndsSoon", hint)
     return check.Check(name, check.Verdict.OK, f"{title} ends at {end}")
@@ -48,10 +47,9 @@ def cas(name: str, title: str, anchors: Sequence[certificates.Certificate], now:
         said = f"{title}: none of {len(anchors)} CAs is in force"
         return check.Check(name, check.Verdict.FAILED, said, "CAExpired", _ROTATE)
     last = max(alive, key=lambda each: each.not_after)
-    left, life = last.not_after - now, last.not_after - last.not_before
     said = f"{title}: {last.subject} ends at {objects.timestamp(last.not_after)}, in {_left(last, now)}"
     # 2. people need time
-    if left < min(MARGIN, life / 10):
+    if expiry.fails(last, now):
         return check.Check(name, check.Verdict.FAILED, said, "CAEndsSoon", _ROTATE)
     if expiry.stage(last, now) is not expiry.Stage.FAR:
         return check.Check(name, check.Verdict.WARNING, said, "CAEndsSoon", _ROTATE)

@@ -17,7 +17,7 @@ from handfast.rules.diagnoses import control_plane, facts, joining, members, one
 
 Judge = Callable[[facts.Facts], check.Check]
 PAGE: Final = "docs/check.md"
-_MESH_PAGE: Final = "docs/mesh.md"
+MESH_PAGE: Final = "docs/mesh.md#check"
 MESH: Final = "mesh"
 # 1. the way in
 WAY: Final[Mapping[str, Judge]] = {
@@ -63,7 +63,7 @@ def _mesh(rows: Sequence[check.Check] | check.Unread | None) -> Sequence[check.C
     # 2. one row, where there is none
     if rows is None:
         return (check.Check(MESH, check.Verdict.OK, "no mesh is installed"),)
-    return [_with_page(dataclasses.replace(row, name=f"{MESH}-{row.name}"), _MESH_PAGE) for row in rows]
+    return [_with_page(dataclasses.replace(row, name=f"{MESH}-{row.name}"), MESH_PAGE) for row in rows]
 
 
 def _with_page(row: check.Check, page: str) -> check.Check:

@@ -6,7 +6,7 @@
 3. Accounts of namespaces whose Pods are injected can have a name.
 4. A Pod that should have a proxy has one. One that ended is none, nor one whose namespace the webhook leaves alone.
 5. A Pod of the mesh has the trust anchors of today: those that its agent has acknowledged, or without an agent those it was injected with, until it is started again.
-6. No agent has reported a certificate that is over.
+6. No agent of a Pod that lives has reported a certificate that is over, or that it should have renewed by now: the last tenth of its life is for renewals that went wrong.
 """
 
 from __future__ import annotations
@@ -26,6 +26,9 @@ _SILENT: Final = datetime.timedelta(minutes=5, seconds=10)
 # What is rounded in a timestamp.
 _ROUNDED: Final = datetime.timedelta(seconds=2)
 _ENDED: Final = frozenset({"Succeeded", "Failed"})
+_ITS_LOG: Final = "see the log of the agent, and handfast mesh explain"
+# What is left of a certificate when its renewal is late.
+_LAST_PART: Final = 0.1
 _RESTART: Final = "start these Pods again: kubectl rollout restart"
 
 
@@ -181,16 +184,22 @@ def _certificates(facts: check_facts.Facts) -> check.Check:
     name = "workload-certificates"
     if isinstance(facts.workloads, check.Unread):
         return check.unread(name, facts.workloads)
-    # 6. not over
-    over = ["/".join(_key(row)) for row in facts.workloads if _is_over(row, facts.now)]
+    ended = {_key(pod) for pod in _known(facts.pods) if jsonpath.text(pod, "status", "phase") in _ENDED}
+    living = [row for row in facts.workloads if _key(row) not in ended]
+    # 6. neither over nor late
+    over = ["/".join(_key(row)) for row in living if _ends_by(row, facts.now)]
+    if over:
+        said = f"last reported a certificate that is over: {check.several(over)}"
+        return check.Check(name, check.Verdict.FAILED, said, "WorkloadCertificateExpired", _ITS_LOG)
+    lifetime = (check_trust.chosen(facts) or settings.Settings()).lifetime
     return check.about(
         name,
-        over,
+        ["/".join(_key(row)) for row in living if _ends_by(row, facts.now + lifetime * _LAST_PART)],
         check.Verdict.WARNING,
-        "WorkloadCertificateExpired",
-        lambda rows: f"last reported a certificate that is over: {rows}",
-        "see the log of the agent, and handfast mesh explain",
-        f"none of {len(facts.workloads)} that agents reported is over",
+        "WorkloadCertificateLate",
+        lambda rows: f"last reported a certificate that should have been renewed by now: {rows}",
+        _ITS_LOG,
+        f"none of {len(living)} that agents reported is over, or late",
     )
 
 
@@ -239,9 +248,9 @@ def _has_name(mesh: names.Mesh, row: Mapping[str, Any]) -> bool:
     return True
 
 
-def _is_over(row: objects.Document, now: datetime.datetime) -> bool:
+def _ends_by(row: objects.Document, at: datetime.datetime) -> bool:
     try:
-        return objects.parse_timestamp(jsonpath.text(row, "status", "certificate", "notAfter")) <= now
+        return objects.parse_timestamp(jsonpath.text(row, "status", "certificate", "notAfter")) <= at
     except (ValueError, errors.HandfastError):
         return False
 
