@@ -4,7 +4,7 @@
 1. The way in comes first. Where it ends before the API, nothing else is asked.
 2. The other rows are looked up beside one another, each within its deadline, so that one that hangs takes no other with it.
 3. Whatever goes wrong with a row is taken down as that row's, with the words of the server. A report is always whole.
-4. Where the data directory is that of the server, the controllers are asked for their health where it says that they are.
+4. Where the data directory is that of the server, the controllers are asked for their health where it says that they are, and its CA is the one that signs.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from handfast import errors
 from handfast.bootstrap import endpoints as endpoint_words
 from handfast.check import reads as reads_module
 from handfast.client import api, connection, probes, way
-from handfast.datadir import endpoints
+from handfast.datadir import endpoints, layout, own_certificates
 from handfast.pki import certificates, pem
 from handfast.rules import check
 from handfast.rules.diagnoses import facts
 from handfast.runtime import clock as clocks
-from handfast.runtime import tasks
+from handfast.runtime import files, tasks
 
 # Rows that ask for many things have longer. A server that answers needs a hundredth of it.
 _SECONDS: Final = 10.0
@@ -88,8 +88,10 @@ async def look(
                 group.start(_taken_down(row, reads, clock, known, lambda: _tell(progress, rows, known)), name=row.name)
             # 2. beside one another
             await group.wait()
-    probe = await _controllers(target)
-    return _facts(target, clock, reach, known, probe)
+    # 4. what this machine knows of it
+    here = _here(target)
+    probe = await _controllers(here)
+    return _facts(target, clock, reach, known, here, probe)
 
 
 def _tell(progress: Progress, rows: list[Row], known: Mapping[str, Any]) -> None:
@@ -123,8 +125,8 @@ async def _read(row: Row, reads: reads_module.Reads) -> Any:
         return check.not_understood(error)
 
 
-async def _controllers(target: Target) -> facts.Probe | None:
-    """What the controllers say, where the directory is that of this server (4)."""
+def _here(target: Target) -> Mapping[str, Any] | None:
+    """What the data directory says of where its control plane answers; None: it is not that of this server (4)."""
     written = endpoints.read(target.directory)
     if written is None:
         return None
@@ -133,12 +135,30 @@ async def _controllers(target: Target) -> facts.Probe | None:
         same = here in {endpoint_words.of_server(url) for url in (target.used.server, *target.used.others)}
     except errors.Refused:
         return None
-    where = str(written.get("controllersAdmin") or "")
-    return await probes.readiness(where) if same and where.startswith("http://") else None
+    return written if same else None
+
+
+async def _controllers(here: Mapping[str, Any] | None) -> facts.Probe | None:
+    """What the controllers say (4)."""
+    where = "" if here is None else str(here.get("controllersAdmin") or "")
+    return await probes.readiness(where) if where.startswith("http://") else None
+
+
+def _signer(target: Target) -> certificates.Certificate | None:
+    """The CA that signs, which is the first of its file (4)."""
+    try:
+        return _leaf(files.read(layout.Layout.at(target.directory).ca_certificate, limit=own_certificates.MAX_BYTES))
+    except errors.HandfastError:
+        return None
 
 
 def _facts(
-    target: Target, clock: clocks.Clock, reach: facts.Reach, known: Mapping[str, Any], probe: facts.Probe | None
+    target: Target,
+    clock: clocks.Clock,
+    reach: facts.Reach,
+    known: Mapping[str, Any],
+    here: Mapping[str, Any] | None,
+    probe: facts.Probe | None,
 ) -> facts.Facts:
     def row(name: str) -> Any:
         return known.get(name, facts.NOT_ASKED)
@@ -149,6 +169,7 @@ def _facts(
         reach=reach,
         credential=_leaf(target.used.cert_pem),
         own_ca=target.used.ca_pem,
+        signer_ca=None if here is None else _signer(target),
         ready=row("ready"),
         lease=row("lease"),
         controllers=probe,

@@ -4,7 +4,9 @@
 1. A certificate that a program renews is renewed before 90 % of its lifetime have passed (`pki.renewal`). After that it fails.
 2. A CA is replaced by people. It warns when less than a third of its lifetime and less than 60 days are left, and fails when less than a tenth
    and less than 30 days are.
-3. Of several CAs the one that ends last counts. One that is over, beside another that is not, is a warning: somebody forgot it.
+3. Of several CAs those count by whose keys somebody is believed now, each with its certificate that ends last. Where nobody knows which those are, the one that ends
+   last counts, and another that is near its end is a warning.
+4. One that is over, beside another that is not, is a warning: somebody forgot it.
 """
 
 from __future__ import annotations
@@ -40,25 +42,44 @@ def leaf(
     return check.Check(name, check.Verdict.OK, f"{title} ends at {end}")
 
 
-def cas(name: str, title: str, anchors: Sequence[certificates.Certificate], now: datetime.datetime) -> check.Check:
-    """Of a bundle of CAs (2, 3)."""
+def cas(
+    name: str,
+    title: str,
+    anchors: Sequence[certificates.Certificate],
+    now: datetime.datetime,
+    keys: frozenset[str] = frozenset(),
+) -> check.Check:
+    """Of a bundle of CAs (2, 3); `keys` are the fingerprints of the keys that count, none: nobody knows."""
     alive = [each for each in anchors if each.not_before <= now < each.not_after]
     if not alive:
         said = f"{title}: none of {len(anchors)} CAs is in force"
         return check.Check(name, check.Verdict.FAILED, said, "CAExpired", _ROTATE)
-    last = max(alive, key=lambda each: each.not_after)
+    # 3. those that count, the first of them to end
+    by_key: dict[str, certificates.Certificate] = {}
+    for each in sorted(alive, key=_end):
+        by_key[each.public_key.fingerprint] = each
+    counting = [each for key, each in by_key.items() if key in keys]
+    last = min(counting, key=_end) if counting else max(alive, key=_end)
     said = f"{title}: {last.subject} ends at {objects.timestamp(last.not_after)}, in {_left(last, now)}"
     # 2. people need time
     if expiry.fails(last, now):
         return check.Check(name, check.Verdict.FAILED, said, "CAEndsSoon", _ROTATE)
     if expiry.stage(last, now) is not expiry.Stage.FAR:
         return check.Check(name, check.Verdict.WARNING, said, "CAEndsSoon", _ROTATE)
-    # 3. one that is over was forgotten
+    near = [str(each.subject) for each in by_key.values() if not counting and expiry.fails(each, now)]
+    if near:
+        told = f"{said}; near its end, and nobody here knows which of them signs: {check.several(near)}"
+        return check.Check(name, check.Verdict.WARNING, told, "CAEndsSoon", _ROTATE)
+    # 4. one that is over was forgotten
     over = [f"{each.subject}" for each in anchors if each.not_after <= now]
     if over:
         told = f"{said}; over, and still there: {check.several(over)}"
         return check.Check(name, check.Verdict.WARNING, told, "CAExpired", "take away what is over")
     return check.Check(name, check.Verdict.OK, said)
+
+
+def _end(certificate: certificates.Certificate) -> datetime.datetime:
+    return certificate.not_after
 
 
 def _left(certificate: certificates.Certificate, now: datetime.datetime) -> str:

@@ -87,6 +87,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     # Of the kubeconfig: the certificate that logs in, where it is one, and the CA by which the server is believed.
     credential: certificates.Certificate | None = None
     own_ca: bytes | None = None
+    # The CA that signs here, where this machine has the server's data directory.
+    signer_ca: certificates.Certificate | None = None
     # What /readyz?verbose says.
     ready: str | check.Unread = NOT_ASKED
     lease: check.Stored = NOT_ASKED

@@ -8,6 +8,7 @@ import dataclasses
 import datetime
 from typing import Any
 
+from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from handfast.bootstrap import cluster_info, jws, tokens
@@ -36,6 +37,13 @@ def leaf(issuer: making.Made = CA, *, age: float = 10, lasts: float = 365) -> by
 
 def certificate(**when: Any) -> certificates.Certificate:
     return certificates.read(leaf(**when))
+
+
+def server_certificate(issuer: making.Made = CA) -> certificates.Certificate:
+    """What the API server shows."""
+    names = [x509.DNSName("cluster.example")]
+    usage, days = ExtendedKeyUsageOID.SERVER_AUTH, {"not_before": NOW - 10 * DAY, "not_after": NOW + 355 * DAY}
+    return certificates.read(making.leaf(issuer, usage, sans=names, **days).der)
 
 
 def pem_of(*cas: making.Made) -> bytes:
@@ -84,7 +92,7 @@ def reach(**changes: Any) -> facts.Reach:
         server=SERVER,
         addresses=["192.0.2.1"],
         connected="192.0.2.1:6443",
-        certificate=certificate(),
+        certificate=server_certificate(),
         version="v1.37.0+handfast-0.1.0",
         ahead=datetime.timedelta(seconds=1),
     )
