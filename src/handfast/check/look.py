@@ -69,6 +69,8 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     kubeconfig: str
     directory: pathlib.Path
     mesh_namespace: str
+    # The one node that is asked for; empty: all.
+    node: str = ""
 
 
 async def look(
@@ -82,7 +84,7 @@ async def look(
     reach = await way.Way(target.client, target.used, target.kubeconfig, clock).walk()
     known: dict[str, Any] = {}
     if isinstance(reach.version, str):
-        reads = reads_module.Reads(target.client, target.used, reach.version, target.mesh_namespace, clock)
+        reads = reads_module.Reads(target.client, target.used, reach.version, target.mesh_namespace, clock, target.node)
         async with tasks.Group("check") as group:
             for row in rows:
                 group.start(_taken_down(row, reads, clock, known, lambda: _tell(progress, rows, known)), name=row.name)
@@ -102,7 +104,9 @@ async def _taken_down(
     row: Row, reads: reads_module.Reads, clock: clocks.Clock, known: dict[str, Any], tell: Callable[[], None]
 ) -> None:
     late = check.Unread(
-        f"it was not answered within {row.seconds:g} s", check.TIMEOUT, "see whether the API server is overloaded"
+        f"it was not answered within {row.seconds:g} s",
+        check.TIMEOUT,
+        f"see whether the API server is overloaded; {check.LOG}",
     )
     seen: list[Any] = []
 

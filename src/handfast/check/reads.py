@@ -26,7 +26,7 @@ from handfast.client import (
 )
 from handfast.controllers import names
 from handfast.rules import check, client_ca_bundle, controller_rights
-from handfast.rules.diagnoses import facts, members
+from handfast.rules.diagnoses import facts, members, one_node
 from handfast.rules.machines import bootstrapper, listing
 from handfast.rules.mesh import control_plane
 from handfast.runtime import clock as clocks
@@ -46,6 +46,8 @@ class Reads(msgspec.Struct, frozen=True):
     version: str
     mesh_namespace: str
     clock: clocks.Clock
+    # Whose requests are explained first.
+    node: str = ""
 
     async def ready(self) -> str:
         """What /readyz says, also where it is not ready."""
@@ -92,12 +94,15 @@ class Reads(msgspec.Struct, frozen=True):
         return await webhook_probes.look(self.client, self.used.server)
 
     async def requests(self) -> facts.Requests:
-        """Every request, and why the first of those that are open stand where they stand."""
+        """Every request, and why the first of those that are open stand where they stand; those of the node that is asked for come first."""
         documents = await self.client.list(resources.SIGNING_REQUESTS)
         missing: list[str] = []
         review = request_reviews.Review(self.client, self.clock.now(), missing.append)
         explanations = {}
-        for document in [each for each in documents if members.is_open(each)][:_EXPLAINED]:
+        waiting = [each for each in documents if members.is_open(each)]
+        if self.node:
+            waiting.sort(key=lambda each: not one_node.is_for(self.node, each))
+        for document in waiting[:_EXPLAINED]:
             request = signing_requests.DECODER.decode(msgspec.json.encode(document))
             explanations[jsonpath.text(document, "metadata", "name")] = await review.explain(request)
         return facts.Requests(documents, explanations, tuple(dict.fromkeys(missing)))

@@ -43,8 +43,8 @@ def server_cas(known: facts.Facts) -> check.Check:
             return check.Check(name, _FAILED, refused.message, refused.reason, "write the CA into it anew")
     if not by_fingerprint:
         return check.Check(name, check.Verdict.OK, "the server is believed by the roots of this system")
-    bundle = bundles.TrustBundle.of([each.der for each in by_fingerprint.values()])
-    return ending.cas(name, "the server", bundle.anchors, known.now, _keys_of_server(known, bundle))
+    both = bundles.TrustBundle.of([each.der for each in by_fingerprint.values()])
+    return ending.cas(name, "the server", both.anchors, known.now, _keys_of_server(known, both))
 
 
 def _keys_of_server(known: facts.Facts, bundle: bundles.TrustBundle) -> frozenset[str]:

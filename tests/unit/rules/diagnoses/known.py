@@ -42,8 +42,9 @@ def certificate(**when: Any) -> certificates.Certificate:
 def server_certificate(issuer: making.Made = CA) -> certificates.Certificate:
     """What the API server shows."""
     names = [x509.DNSName("cluster.example")]
-    usage, days = ExtendedKeyUsageOID.SERVER_AUTH, {"not_before": NOW - 10 * DAY, "not_after": NOW + 355 * DAY}
-    return certificates.read(making.leaf(issuer, usage, sans=names, **days).der)
+    begins, ends = NOW - 10 * DAY, NOW + 355 * DAY
+    made = making.leaf(issuer, ExtendedKeyUsageOID.SERVER_AUTH, sans=names, not_before=begins, not_after=ends)
+    return certificates.read(made.der)
 
 
 def pem_of(*cas: making.Made) -> bytes:
