@@ -4,11 +4,12 @@
 1. The way in comes first. Where it ends before the API, nothing else is asked.
 2. The other rows are looked up beside one another, each within its deadline, so that one that hangs takes no other with it.
 3. Whatever goes wrong with a row is taken down as that row's, with the words of the server. A report is always whole.
-4. Where the data directory is that of the server, the controllers are asked for their health where it says that they are, and its CA is the one that signs.
+4. Where the data directory is that of the server, its roles are asked for their health where it says that they are, and its CA is the one that signs.
 """
 
 from __future__ import annotations
 
+import asyncio
 import pathlib
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
@@ -30,6 +31,11 @@ from handfast.runtime import files, tasks
 _SECONDS: Final = 10.0
 _LONG: Final = 20.0
 _WAY: Final = "the way in"
+# Keys of endpoints.json: where a role has its health ends so.
+_ADMIN: Final = "Admin"
+_CONTROLLERS: Final = "controllers"
+_MACHINE_CONFIG: Final = "machineConfig"
+_CONSOLE: Final = "console"
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -53,6 +59,8 @@ ROWS: Final = (
     Row("nodes", _LONG, lambda reads: reads.nodes()),
     Row("bindings", _SECONDS, lambda reads: reads.bindings()),
     Row("machines", _LONG, lambda reads: reads.machines()),
+    Row("machine-pools", _LONG, lambda reads: reads.pools()),
+    Row("bootstrap-credentials", _SECONDS, lambda reads: reads.bootstrap()),
     Row("mesh", _LONG, lambda reads: reads.mesh()),
 )
 # What the facts of one node are made of.
@@ -92,8 +100,7 @@ async def look(
             await group.wait()
     # 4. what this machine knows of it
     here = _here(target)
-    probe = await _controllers(here)
-    return _facts(target, clock, reach, known, here, probe)
+    return _facts(target, clock, reach, known, here, {} if here is None else await _probes(here))
 
 
 def _tell(progress: Progress, rows: list[Row], known: Mapping[str, Any]) -> None:
@@ -142,16 +149,21 @@ def _here(target: Target) -> Mapping[str, Any] | None:
     return written if same else None
 
 
-async def _controllers(here: Mapping[str, Any] | None) -> facts.Probe | None:
-    """What the controllers say (4)."""
-    where = "" if here is None else str(here.get("controllersAdmin") or "")
-    return await probes.readiness(where) if where.startswith("http://") else None
+async def _probes(here: Mapping[str, Any]) -> dict[str, facts.Probe]:
+    """What each role says of its health, beside one another (4)."""
+    doors = {key.removesuffix(_ADMIN): str(url) for key, url in here.items() if key.endswith(_ADMIN)}
+    asked = {name: (url, "/readyz?verbose") for name, url in doors.items()}
+    # Its one door says no more than that it lives.
+    asked |= {_CONSOLE: (str(here[_CONSOLE]), "/livez")} if _CONSOLE in here else {}
+    asked = {name: each for name, each in asked.items() if each[0].startswith("http://")}
+    answers = await asyncio.gather(*(probes.readiness(*each) for each in asked.values()))
+    return dict(zip(asked, answers, strict=True))
 
 
-def _signer(target: Target) -> certificates.Certificate | None:
-    """The CA that signs, which is the first of its file (4)."""
+def _certificate(path: pathlib.Path) -> certificates.Certificate | None:
+    """The first of a file (4)."""
     try:
-        return _leaf(files.read(layout.Layout.at(target.directory).ca_certificate, limit=own_certificates.MAX_BYTES))
+        return _leaf(files.read(path, limit=own_certificates.MAX_BYTES))
     except errors.HandfastError:
         return None
 
@@ -162,21 +174,26 @@ def _facts(
     reach: facts.Reach,
     known: Mapping[str, Any],
     here: Mapping[str, Any] | None,
-    probe: facts.Probe | None,
+    spoken: Mapping[str, facts.Probe],
 ) -> facts.Facts:
     def row(name: str) -> Any:
         return known.get(name, facts.NOT_ASKED)
 
     rights, nodes = row("rights"), row("nodes")
+    place = layout.Layout.at(target.directory)
+    shown = None if here is None else _certificate(place.machine_config_certificate)
     return facts.Facts(
         now=clock.now(),
         reach=reach,
         credential=_leaf(target.used.cert_pem),
         own_ca=target.used.ca_pem,
-        signer_ca=None if here is None else _signer(target),
+        # 4. the first of its file signs
+        signer_ca=None if here is None else _certificate(place.ca_certificate),
         ready=row("ready"),
         lease=row("lease"),
-        controllers=probe,
+        controllers=spoken.get(_CONTROLLERS),
+        roles=None if here is None else {name: each for name, each in spoken.items() if name != _CONTROLLERS},
+        serving={} if shown is None or _MACHINE_CONFIG not in spoken else {_MACHINE_CONFIG: shown},
         missing_rights=rights if isinstance(rights, check.Unread) else rights.missing,
         controllers_user="" if isinstance(rights, check.Unread) else rights.user,
         cluster_info=row("cluster-info"),
@@ -189,6 +206,8 @@ def _facts(
         hidden=() if isinstance(nodes, check.Unread) else nodes.unread,
         bindings=row("bindings"),
         machines=row("machines"),
+        pools=row("machine-pools"),
+        bootstrap=row("bootstrap-credentials"),
         mesh=row("mesh"),
     )
 

@@ -16,6 +16,7 @@ from handfast.client import (
     api,
     connection,
     controller_reviews,
+    machine_rollout,
     machines,
     mesh_check,
     node_overview,
@@ -26,6 +27,7 @@ from handfast.client import (
 )
 from handfast.controllers import names
 from handfast.rules import check, client_ca_bundle, controller_rights
+from handfast.rules.diagnoses import control_plane as diagnosed
 from handfast.rules.diagnoses import facts, members, one_node
 from handfast.rules.machines import bootstrapper, listing
 from handfast.rules.mesh import control_plane
@@ -34,7 +36,6 @@ from handfast.runtime import clock as clocks
 _ROLE_BINDINGS: Final = kinds.row("rolebindings", "rbac.authorization.k8s.io")
 # Each costs several questions. Those beyond are counted.
 _EXPLAINED: Final = 25
-_OWN_SERVER: Final = "+handfast"
 _NOT_READY: Final = "ServerNotReady"
 
 
@@ -66,7 +67,7 @@ class Reads(msgspec.Struct, frozen=True):
         """Of the controllers that a cluster of this kind has."""
         fleet = await self.client.find(resources.NAMESPACES, bootstrapper.NAMESPACE, metadata=True) is not None
         wanted = [name for name in controller_rights.RIGHTS if fleet or name not in names.MACHINES]
-        return await controller_reviews.missing(self.client, wanted, own_server=_OWN_SERVER in self.version)
+        return await controller_reviews.missing(self.client, wanted, own_server=diagnosed.OWN_SERVER in self.version)
 
     async def cluster_info(self) -> objects.Document | None:
         return await self.client.find(resources.CONFIG_MAPS, cluster_info.NAME, namespace=cluster_info.NAMESPACE)
@@ -123,6 +124,20 @@ class Reads(msgspec.Struct, frozen=True):
             jsonpath.text(each, "metadata", "name") for each in await self.client.list(resources.NODES, metadata=True)
         }
         return [facts.Machine(each.title, listing.state(each, nodes)) for each in there.index]
+
+    async def pools(self) -> Sequence[objects.Document] | None:
+        """None: there is no such kind."""
+        return (
+            await self.client.list(machine_rollout.POOLS) if await self.client.serves(machine_rollout.POOLS) else None
+        )
+
+    async def bootstrap(self) -> Sequence[objects.Document]:
+        """The ConfigMaps that hold CAs of bootstrap credentials."""
+        stored = [
+            await self.client.find(resources.CONFIG_MAPS, name, namespace=namespace)
+            for namespace, name in bootstrapper.CONFIG_MAPS
+        ]
+        return [each for each in stored if each is not None]
 
     async def mesh(self) -> Sequence[check.Check] | None:
         """None: no mesh is installed."""

@@ -50,8 +50,8 @@ def looked(
     async def walk(_self: way.Way) -> facts.Reach:
         return reach
 
-    async def readiness(url: str) -> facts.Probe:
-        return facts.Probe(url, True)
+    async def readiness(url: str, path: str) -> facts.Probe:
+        return facts.Probe(f"{url}{path}", True)
 
     monkeypatch.setattr(way.Way, "walk", walk)
     monkeypatch.setattr(probes, "readiness", readiness)
@@ -65,6 +65,30 @@ def looked(
     if reach.arrived:
         assert shown[-1] == (6, 6, [])
     return facts_seen
+
+
+def test_every_role_of_this_machine_is_asked_for_its_health_and_its_ca_signs(monkeypatch, tmp_path):
+    doors = {"controllersAdmin": "http://127.0.0.1:1", "identityAdmin": "http://127.0.0.1:2", "identity": "127.0.0.1:3"}
+    written = {
+        "apiserver": SERVER,
+        **doors,
+        "machineConfigAdmin": "http://127.0.0.1:4",
+        "console": "http://127.0.0.1:5",
+    }
+    (tmp_path / "endpoints.json").write_text(json.dumps(written))
+    (tmp_path / "pki").mkdir()
+    for name, made in (("ca.crt", known.CA), ("machine-config.crt", known.OTHER_CA)):
+        (tmp_path / "pki" / name).write_bytes(made.pem)
+    seen = looked(monkeypatch, tmp_path, known.reach())
+    assert seen.controllers == facts.Probe("http://127.0.0.1:1/readyz?verbose", True)
+    assert seen.roles is not None
+    assert {name: probe.where for name, probe in seen.roles.items()} == {
+        "identity": "http://127.0.0.1:2/readyz?verbose",
+        "machineConfig": "http://127.0.0.1:4/readyz?verbose",
+        "console": "http://127.0.0.1:5/livez",
+    }
+    assert seen.signer_ca is not None
+    assert (seen.signer_ca.der, [*seen.serving]) == (known.CA.der, ["machineConfig"])
 
 
 def test_every_row_has_its_own_trouble(monkeypatch, tmp_path):

@@ -63,7 +63,9 @@ def test_what_was_not_asked_for_one_cause_has_one_next_step(run, capsys):
     printed = capsys.readouterr().out
     assert printed.count("mend what is above it first") == 1
     assert "\ntls, clock, api, store, controllers," in printed
-    assert printed.endswith("machines, mesh: Unknown\n  next: mend what is above it first\n  page: docs/check.md\n")
+    assert printed.endswith(
+        "bootstrap-credentials, mesh: Unknown\n  next: mend what is above it first\n  page: docs/check.md\n"
+    )
 
 
 def test_the_forms_for_machines(run, capsys):

@@ -21,7 +21,7 @@ from handfast.pki import certificates
 from handfast.rules import check
 from handfast.rules.mesh import expiry
 
-_ROTATE: Final = "replace it while it lasts: handfast ca rotate, or with the tools of whoever made it"
+ROTATE: Final = "replace it while it lasts: handfast ca rotate, or with the tools of whoever made it"
 
 
 def leaf(
@@ -48,12 +48,14 @@ def cas(
     anchors: Sequence[certificates.Certificate],
     now: datetime.datetime,
     keys: frozenset[str] = frozenset(),
+    *,
+    hint: str = ROTATE,
 ) -> check.Check:
     """Of a bundle of CAs (2, 3); `keys` are the fingerprints of the keys that count, none: nobody knows."""
     alive = [each for each in anchors if each.not_before <= now < each.not_after]
     if not alive:
         said = f"{title}: none of {len(anchors)} CAs is in force"
-        return check.Check(name, check.Verdict.FAILED, said, "CAExpired", _ROTATE)
+        return check.Check(name, check.Verdict.FAILED, said, "CAExpired", hint)
     # 3. those that count, the first of them to end
     by_key: dict[str, certificates.Certificate] = {}
     for each in sorted(alive, key=_end):
@@ -63,13 +65,13 @@ def cas(
     said = f"{title}: {last.subject} ends at {objects.timestamp(last.not_after)}, in {_left(last, now)}"
     # 2. people need time
     if expiry.fails(last, now):
-        return check.Check(name, check.Verdict.FAILED, said, "CAEndsSoon", _ROTATE)
+        return check.Check(name, check.Verdict.FAILED, said, "CAEndsSoon", hint)
     if expiry.stage(last, now) is not expiry.Stage.FAR:
-        return check.Check(name, check.Verdict.WARNING, said, "CAEndsSoon", _ROTATE)
+        return check.Check(name, check.Verdict.WARNING, said, "CAEndsSoon", hint)
     near = [str(each.subject) for each in by_key.values() if not counting and expiry.fails(each, now)]
     if near:
         told = f"{said}; near its end, and nobody here knows which of them signs: {check.several(near)}"
-        return check.Check(name, check.Verdict.WARNING, told, "CAEndsSoon", _ROTATE)
+        return check.Check(name, check.Verdict.WARNING, told, "CAEndsSoon", hint)
     # 4. one that is over was forgotten
     over = [f"{each.subject}" for each in anchors if each.not_after <= now]
     if over:

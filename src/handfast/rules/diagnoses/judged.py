@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from handfast.rules import check
-from handfast.rules.diagnoses import control_plane, facts, joining, members, one_node, reaching, trust
+from handfast.rules.diagnoses import control_plane, facts, fleet, joining, members, one_node, reaching, trust
 
 Judge = Callable[[facts.Facts], check.Check]
 PAGE: Final = "docs/check.md"
@@ -31,6 +31,7 @@ WAY: Final[Mapping[str, Judge]] = {
 INSIDE: Final[Mapping[str, Judge]] = {
     "store": control_plane.store,
     "controllers": control_plane.controllers,
+    "roles": control_plane.roles,
     "rights": control_plane.rights,
     "webhooks": control_plane.webhooks,
     "cas": trust.server_cas,
@@ -42,6 +43,8 @@ INSIDE: Final[Mapping[str, Judge]] = {
     "nodes": members.nodes,
     "node-rights": members.node_rights,
     "machines": members.machines,
+    "machine-pools": fleet.machine_pools,
+    "bootstrap-credentials": fleet.bootstrap_credentials,
 }
 
 

@@ -131,6 +131,9 @@ def good(**changes: Any) -> facts.Facts:
         "nodes": nodes(),
         "bindings": [],
         "machines": None,
+        "roles": {"identity": facts.Probe("http://127.0.0.1:9991", True)},
+        "pools": None,
+        "bootstrap": [],
         "mesh": None,
     }
     return facts.Facts(**{**values, **changes})
