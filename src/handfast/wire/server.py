@@ -136,10 +136,10 @@ class Server:
     @contextlib.asynccontextmanager
     async def on(self, address: addresses.Address) -> AsyncIterator[addresses.Address]:
         """Serve while the block runs, on the address that the block is handed: port 0 picks a free one."""
-        own = self._own()
         if self._tls is None:
             # 1. without TLS loopback only
             require_loopback(address, self._flag)
+        own = self._own()
         is_direct = self._tls is None and address.descriptor is None
         serving = self._plain(own, address) if is_direct else self._behind(own, address)
         async with serving as bound:

@@ -191,10 +191,20 @@ class Terminator:
             sock.bind(str(path))
             loop = asyncio.get_running_loop()
             await loop.sock_connect(sock, str(self._backend))
-            await loop.create_unix_connection(lambda: _Back(front), sock=sock)
+            transport, back = await loop.create_unix_connection(relay.Half, sock=sock)
         except BaseException:
             sock.close()
             raise
+        # Joined only now, so that neither end closes the other before: until the call above returns, uvloop has closed the descriptor and the socket does not know. It
+        # would be closed a second time when the socket is collected, as whosever it is by then.
+        back.join(front)
+        if front.transport.is_closing() or transport.is_closing():
+            front.close()
+            back.close()
+            return
+        # What it said first is kept until they are joined, and so it is paused.
+        for half in (front, back):
+            half.transport.resume_reading()
 
 
 class _Front(relay.Half):
@@ -221,18 +231,3 @@ class _Front(relay.Half):
             super().close()
         else:
             self.sock.close()
-
-
-class _Back(relay.Half):
-    """The side of the gRPC server."""
-
-    def __init__(self, front: _Front) -> None:
-        self._front = front
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        super().connection_made(transport)
-        self.join(self._front)
-        if self._front.transport.is_closing():
-            transport.close()
-            return
-        self._front.transport.resume_reading()
