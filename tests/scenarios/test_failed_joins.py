@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import datetime
 import json
 import pathlib
 import ssl
@@ -17,7 +18,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from cryptography.x509 import oid
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
 
 from handfast.bootstrap import first_objects
 from handfast.pki import keys, names, requests
@@ -162,12 +164,17 @@ def test_each_refused_join_is_listed_with_what_would_let_it_in(story: Story) -> 
 
 
 def test_the_credentials_of_a_fleet_that_do_not_count_are_listed_too(story: Story) -> None:
-    """A certificate in the name of the account, by a CA that is not one of ours, and a token of the account, which is gone."""
+    """A certificate in the name of the account that is over, and tokens of the account: without rights, and when it is gone."""
     subject = names.to_name(names.Subject(common_name=bootstrapper.USER, organizations=bootstrapper.GROUPS))
-    own = making.leaf(making.ca("stranger"), oid.ExtendedKeyUsageOID.CLIENT_AUTH, subject=subject)
+    pki = story.plane.directory / "pki"
+    key = serialization.load_pem_private_key((pki / "ca.key").read_bytes(), None)
+    ca = making.Made(x509.load_pem_x509_certificate((pki / "ca.crt").read_bytes()), key)
+    end = datetime.datetime.now(datetime.UTC) - datetime.timedelta(hours=1)
+    times = {"not_before": end - datetime.timedelta(hours=1), "not_after": end}
+    own = making.leaf(ca, x509.oid.ExtendedKeyUsageOID.CLIENT_AUTH, subject=subject, **times)
     file = story.directory / "master.pem"
     file.write_bytes(own.pem + own.key_pem)
-    context = ssl.create_default_context(cafile=str(story.plane.directory / "pki" / "ca.crt"))
+    context = ssl.create_default_context(cafile=str(pki / "ca.crt"))
     context.load_cert_chain(file)
     with contextlib.closing(story.plane.connection(context)) as connection:
         connection.request("GET", "/api")
@@ -194,10 +201,10 @@ def test_the_credentials_of_a_fleet_that_do_not_count_are_listed_too(story: Stor
 
     up_world.until(all_told, 60, "three of them")
     rows = {(each["credential"], each["reason"]): each for each in seen}
-    assert ("certificate", "UnknownAuthority") in rows
+    assert ("certificate", "Expired") in rows
     assert ("account", "NoRuleAllows") in rows
     assert {(each["source"], each["tokenID"], each["count"]) for each in seen} == {("127.0.0.1", None, 1)}
-    assert story.metric("UnknownAuthority") == 1
+    assert story.metric("Expired") == 1
 
 
 def test_kubectl_shows_the_events_and_no_secret_is_in_them(story: Story) -> None:
