@@ -128,10 +128,10 @@ class Terminator:
         is_served = False
         try:
             # 1. a handshake has a deadline
-            options = (
-                {} if self._tls is None else {"ssl": self._tls.context, "ssl_handshake_timeout": _HANDSHAKE_SECONDS}
+            context, seconds = (None, None) if self._tls is None else (self._tls.context, _HANDSHAKE_SECONDS)
+            await asyncio.get_running_loop().connect_accepted_socket(
+                lambda: front, front.sock, ssl=context, ssl_handshake_timeout=seconds
             )
-            await asyncio.get_running_loop().connect_accepted_socket(lambda: front, front.sock, **options)
             await self._connect(front)
             is_served = True
         except (OSError, TimeoutError):
