@@ -24,6 +24,7 @@ from handfast.rules.console import consequences
 from handfast.rules.diagnoses import facts, judged, members, standing
 from handfast.rules.nodes import join_failures
 from handfast.rules.nodes import overview as node_states
+from handfast.rules.tokens import failed_joins
 
 _ORDER: Final = (check.Verdict.FAILED, check.Verdict.WARNING)
 # A topic of `handfast status` -> the page that shows it.
@@ -179,18 +180,17 @@ def _of_requests(each: check.Check, read: facts.Requests) -> Sentence:
 
 
 def _of_joins(joins: Iterable[join_failures.Failed], now: datetime.datetime) -> Iterator[Sentence]:
-    """One for each token and reason (3); a request that waits is told of as a request."""
+    """One for each credential and reason (3); a request that waits is told of as a request."""
     recent = [each for each in joins if now - each.last <= RECENT and not each.request]
-    rows = sorted(recent, key=lambda each: (each.known, each.token, each.reason))
-    for (known, token, reason), group in itertools.groupby(
-        rows, key=lambda each: (each.known, each.token, each.reason)
-    ):
+    rows = sorted(recent, key=_credential)
+    for (known, token, credential, reason), group in itertools.groupby(rows, key=_credential):
         these = list(group)
         times = sum(each.count for each in these)
         sources = list(dict.fromkeys(each.source for each in these if each.source))
         wheres = f" from {check.several(sources)}" if sources else ""
         yield Sentence(
-            about=f"Token {token}" if known and token else "A token that is not there",
+            about=_CREDENTIALS.get(credential)
+            or (f"Token {token}" if known and token else "A token that is not there"),
             text=f"was refused {times} time{'' if times == 1 else 's'}{wheres}: {reason}",
             urgent=False,
             reason=reason,
@@ -199,6 +199,16 @@ def _of_joins(joins: Iterable[join_failures.Failed], now: datetime.datetime) -> 
             command=these[0].change,
             link=f"/tokens/{urls.quote(token, safe='')}" if known and token else "/tokens",
         )
+
+
+_CREDENTIALS: Final = {
+    failed_joins.CERTIFICATE: "A certificate for bootstrapping",
+    failed_joins.ACCOUNT: "A token of the account node-bootstrapper",
+}
+
+
+def _credential(each: join_failures.Failed) -> tuple[bool, str, str, str]:
+    return each.known, each.token, each.credential, each.reason
 
 
 def _several(what: str, names: Sequence[str], count: int = 0) -> str:

@@ -162,7 +162,10 @@ def test_joins_that_were_refused_are_told_by_token_and_reason():
         failed("old123", last=NOW - 2 * HOUR),
         failed("waits1", request="csr-1"),
     ]
-    unknown, expired = told(joins)
+    joins.append(failed("", credential="certificate", reason="UnknownAuthority"))
+    unknown, certificate, expired = told(joins)
+    assert certificate.about == "A certificate for bootstrapping"
+    assert certificate.command.startswith("handfast machine credentials create --kind master")
     assert expired.about == "Token abcdef"
     assert expired.text == "was refused 312 times from 192.0.2.1, 192.0.2.2: TokenExpired"
     assert (expired.since, expired.link, expired.urgent) == (NOW - 3 * HOUR, "/tokens/abcdef", False)
