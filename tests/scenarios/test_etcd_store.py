@@ -14,11 +14,13 @@ from typing import Any
 
 import pytest
 
+from handfast.apiserver.state import storage
 from handfast.store.etcd import engine
 from handfast.store.etcd import place as places
+from handfast.store.etcd import session as sessions
 from handfast.wire import etcd_access
 from handfast.wire import etcd_messages as messages
-from tests.world import etcds
+from tests.world import etcds, lines
 from tests.world import world as worlds
 
 PATH = "/api/v1/namespaces/default/configmaps"
@@ -96,25 +98,63 @@ async def test_while_etcd_is_away_nothing_stale_is_served(tmp_path: pathlib.Path
     (tmp_path / "etcd").mkdir()
     with etcds.running(tmp_path / "etcd") as etcd:
         store = await engine.open_store(etcd.place(), OPEN)
-        async with worlds.world(tmp_path / "d", store=store) as world:
+        async with worlds.world(tmp_path / "d", store=store, shared=True) as world:
             await _go_away_and_come_back(world, etcd)
+
+
+async def _until_ready(world: worlds.World, status: int) -> worlds.Answer:
+    """Nobody asks this server for an object: it finds out by itself."""
+    async with asyncio.timeout(60):
+        while (answer := await world.get("/readyz?verbose")).status != status:
+            await world.movable().advance(storage.PROBE)
+            await asyncio.sleep(0.05)
+    return answer
 
 
 async def _go_away_and_come_back(world: worlds.World, etcd: etcds.Etcd) -> None:
     await world.create_config_map("before", k="v")
+    assert (await world.get("/readyz")).status == 200
     etcd.kill()
+    told = (await _until_ready(world, 500)).body.decode()
+    assert f"[-]store failed: etcd at {etcd.address}" in told
+    assert (await world.get("/livez")).status == 200
     answer = await world.get(f"{PATH}/before")
     assert (answer.status, answer.reason) == (503, "ServiceUnavailable")
     assert (answer.headers["Retry-After"], str(etcd.address) in answer.message) == ("1", True)
     refused = await world.request("POST", PATH, {"metadata": {"name": "lost"}})
     assert refused.status == 503
     etcd.start()
-    async with asyncio.timeout(60):
-        while (answer := await world.get(f"{PATH}/before")).status != 200:
-            await asyncio.sleep(0.1)
+    await _until_ready(world, 200)
+    answer = await world.get(f"{PATH}/before")
     assert answer.json()["data"] == {"k": "v"}
     await world.create_config_map("after")
     assert (await world.get(f"{PATH}/lost")).status == 404
+
+
+@pytest.mark.slow
+async def test_a_server_whose_line_to_etcd_hangs_is_not_ready(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = etcds.shared().place()
+    line = lines.Line(etcds.shared().address)
+    await line.start()
+    monkeypatch.setattr(sessions, "READ_SECONDS", 1.0)
+    over_it = await engine.open_store(places.Place((line.address,), place.prefix), OPEN)
+    beside_it = await engine.open_store(place, OPEN)
+    async with (
+        worlds.world(tmp_path / "d", store=over_it, shared=True) as cut,
+        worlds.world(tmp_path / "d", store=beside_it, shared=True) as other,
+    ):
+        await cut.create_config_map("before")
+        line.hang()
+        assert f"[-]store failed: etcd at {line.address}" in (await _until_ready(cut, 500)).body.decode()
+        assert (await other.get("/readyz")).status == 200
+        await other.create_config_map("meanwhile")
+        assert (await cut.get(f"{PATH}/meanwhile")).status == 503
+        await line.heal()
+        await _until_ready(cut, 200)
+        assert (await cut.get(f"{PATH}/meanwhile")).status == 200
+    await line.stop()
 
 
 async def _until_status(world: worlds.World, path: str, status: int, reason: str = "") -> None:

@@ -360,6 +360,7 @@ class ApiServer:
         server = first_objects.Server(tuple(hosts), self.address[1])
         if self._shared:
             self.pipeline.fresh = self.replica.fresh
+            self._group.start(self.storage.probe(self._clock), name="probe")
             await self._join_peers(server)
         else:
             await first_objects.ensure(self.storage, self._clock, [server])
