@@ -69,7 +69,6 @@ _log = structlog.get_logger("handfast.apiserver")
 # Seconds that requests in flight get to end when the server stops; the supervisor allows nine altogether.
 GRACE = 3.0
 _FILE_BYTES = 1 << 20
-_FULL = "the disk is full: writes are refused, deletes are not"
 # Whose values are sealed at rest.
 SEALED = ("core/secrets/",)
 
@@ -235,7 +234,7 @@ class ApiServer:
                 "store": lambda: self.storage.trouble,
                 "shutdown": lambda: "the server is stopping" if self._stopping else None,
             },
-            notes={"store": lambda: _FULL if self._store.room().full else None},
+            notes={"store": lambda: room.note if (room := self._store.room()).full else None},
         )
         if self.audit is not None:
             writer = self.audit.writer
@@ -281,7 +280,7 @@ class ApiServer:
         )
         self.metrics.counter(
             "handfast_store_writes_refused",
-            "Writes refused because the disk is full.",
+            "Writes refused because the store is full.",
             lambda: self._store.room().refused,
         )
         self.metrics.counter(

@@ -14,6 +14,7 @@ left notices that the store is back.
 | ------------------------------------ | ------------ | ----------------------- | -------------------------------------------------------------------- |
 | the etcd is away                     | 503          | 500 until it is back    | test_while_etcd_is_away_nothing_stale_is_served                      |
 | the line of one server to it hangs   | 503 there    | 500 there               | test_a_server_whose_line_to_etcd_hangs_is_not_ready                  |
+| it is full                           | 503 to a put | 200, with a note        | test_a_full_etcd_says_what_to_do_and_takes_deletes                   |
 """
 
 from __future__ import annotations

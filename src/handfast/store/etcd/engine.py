@@ -255,7 +255,8 @@ class EtcdStore:
             return texts[0]
 
     def room(self) -> protocol.Room:
-        return protocol.Room(None, 0, full=self._session.is_full, refused=self._session.refused)
+        session = self._session
+        return protocol.Room(None, 0, full=session.is_full, refused=session.refused, note=sessions.FULL)
 
     async def close(self) -> None:
         """Let calls that were begun end, then end watches and connections."""
@@ -413,7 +414,7 @@ class EtcdStore:
                 raise protocol.Mismatch(key, found[0] if found else None)
             await self._heard(answer.header.revision)
         if operation.HasField("request_put"):
-            self._session.is_full = False
+            self._session.note_room()
         return int(answer.header.revision)
 
     async def _done_though_full(self, key: str, expected: int, value: bytes, full: protocol.StoreFull) -> int:
