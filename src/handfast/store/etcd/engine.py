@@ -27,7 +27,7 @@ from handfast.runtime import crowd
 from handfast.store import feed as feeds
 from handfast.store import protocol
 from handfast.store.etcd import guard as guards
-from handfast.store.etcd import history, live, marks, shared_read
+from handfast.store.etcd import history, live, marks, members, shared_read
 from handfast.store.etcd import place as places
 from handfast.store.etcd import session as sessions
 from handfast.wire import etcd_access, etcd_client
@@ -253,6 +253,12 @@ class EtcdStore:
             if texts[1] != self._identity:
                 self._fail("HistoryChanged", "the store was removed, or has become another one")
             return texts[0]
+
+    async def stats(self) -> protocol.Stats:
+        self._check_open()
+        size, found = await members.ask(self._client, self._place.endpoints)
+        # The watch brings the floor: without a quorum, too, there is one that was known.
+        return protocol.Stats("etcd", self._floor, size, found)
 
     def room(self) -> protocol.Room:
         return protocol.Room(None, 0, full=self._session.is_full, refused=self._session.refused)
