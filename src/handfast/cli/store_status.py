@@ -42,7 +42,7 @@ def command(directory: str, config_file: str | None, form: str, **flags: Any) ->
 async def _status(choice: store_options.StoreChoice, now: datetime.datetime) -> dict[str, Any]:
     from handfast.apiserver import announcement
     from handfast.assembly import store_transfers
-    from handfast.store import epochs
+    from handfast.store import epochs, transfer
 
     source = await store_transfers.source(choice.store, choice.access)
     try:
@@ -51,6 +51,7 @@ async def _status(choice: store_options.StoreChoice, now: datetime.datetime) -> 
         raised = epochs.all_of(await source.note(epochs.NOTE), await source.note(epochs.SERVER_NOTE))
         servers = [each async for each in _servers(source, now)]
         seal_keys = await _seal_keys(source)
+        backup = await source.note(transfer.LAST_BACKUP)
     finally:
         await source.close()
     compactions = [each["lastCompaction"] for each in servers if each["lastCompaction"]]
@@ -68,12 +69,17 @@ async def _status(choice: store_options.StoreChoice, now: datetime.datetime) -> 
         "sealKeys": seal_keys,
         "servers": servers,
         "members": [
-            {"name": each.name, "address": each.address, "leads": each.leads, "version": each.version}
+            {
+                "name": each.name,
+                "address": each.address,
+                "leads": each.leads,
+                "version": each.version if each.answers else "does not answer",
+            }
             for each in stats.members
         ],
         "uncertainWrites": sum(each["uncertainWrites"] for each in servers),
         "lastCompaction": max(compactions, default=None),
-        "lastBackup": _last_backup(choice.place),
+        "lastBackup": _last_backup(choice.place, backup),
     }
 
 
@@ -117,10 +123,11 @@ async def _seal_keys(source: transfer.Source) -> dict[str, int]:
     return dict(sorted(counts.items()))
 
 
-def _last_backup(place: layout.Layout) -> dict[str, Any] | None:
-    if not place.last_backup.exists():
+def _last_backup(place: layout.Layout, note: str | None) -> dict[str, Any] | None:
+    """What the store notes of it, or, where it takes no notes from here, the data directory."""
+    if note is None and not place.last_backup.exists():
         return None
-    found = json.loads(files.read(place.last_backup, limit=_FILE_BYTES))
+    found = json.loads(files.read(place.last_backup, limit=_FILE_BYTES) if note is None else note)
     return {name: found.get(name) for name in ("takenAt", "revision", "objects", "file", "checksum")}
 
 

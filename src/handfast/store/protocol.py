@@ -90,6 +90,27 @@ class Room:
     note: str
 
 
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One of the machines that keep a store together; one that does not answer has no name."""
+
+    name: str
+    address: str
+    answers: bool
+    leads: bool
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """How a store is: its engine, the oldest revision that can be read, what it occupies, and who keeps it."""
+
+    engine: str
+    floor: int
+    size_bytes: int | None
+    members: Sequence[Member] = ()
+
+
 class Mismatch(errors.Refused):
     """A write's precondition failed; `actual` is what the key holds instead, None if it is absent."""
 
@@ -255,6 +276,10 @@ class Store(Protocol):
 
         That is `text` if it was done, or what somebody else has written.
         """
+        ...
+
+    async def stats(self) -> Stats:
+        """How the store is, as far as it can be told: of an etcd without a quorum, its members, and what was known before."""
         ...
 
     def room(self) -> Room:

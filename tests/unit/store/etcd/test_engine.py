@@ -283,7 +283,11 @@ async def test_a_prefix_of_somebody_else_is_left_as_it_is() -> None:
 
 @pytest.mark.parametrize(
     "name, value, says",
-    [("format", b"2", "its format 2 is newer than this program's 1"), ("epoch", b"x", "damaged")],
+    [
+        ("format", b"2", "its format 2 is newer than this program's 1"),
+        ("format", b"0", "its format 0 is none"),
+        ("epoch", b"x", "damaged"),
+    ],
 )
 async def test_a_newer_or_damaged_store_is_refused(place: places.Place, name: str, value: bytes, says: str) -> None:
     store = await engine.open_store(place, OPEN)
