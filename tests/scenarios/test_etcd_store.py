@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import pathlib
 import secrets
 import shutil
@@ -12,6 +13,7 @@ import sys
 from collections.abc import AsyncIterator
 from typing import Any
 
+import grpc
 import pytest
 import structlog
 
@@ -21,7 +23,7 @@ from handfast.store.etcd import place as places
 from handfast.store.etcd import session as sessions
 from handfast.wire import etcd_access
 from handfast.wire import etcd_messages as messages
-from tests.world import etcds, lines
+from tests.world import etcds, guarded_etcds, lines
 from tests.world import world as worlds
 
 PATH = "/api/v1/namespaces/default/configmaps"
@@ -212,6 +214,46 @@ async def _be_full(world: worlds.World, etcd: etcds.Etcd, store: engine.EtcdStor
     assert FULL not in (await world.get("/readyz?verbose")).body.decode()
 
 
+def _status(place: places.Place, tmp_path: pathlib.Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "handfast", "store", "status", "--dir", str(tmp_path / "d"), "--store", str(place)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+
+@pytest.mark.slow
+async def test_without_a_majority_nothing_is_served_and_the_members_are_told(tmp_path: pathlib.Path) -> None:
+    etcd = etcds.three(tmp_path / "etcd")
+    for member in etcd:
+        member.start()
+    try:
+        place = places.Place(tuple(member.address for member in etcd), "hf")
+        async with worlds.world(tmp_path / "d", store=await engine.open_store(place, OPEN), shared=True) as world:
+            await world.create_config_map("before")
+            for member in etcd[1:]:
+                member.kill()
+            await _until_ready(world, 500)
+            answer = await world.get(f"{PATH}/before")
+            assert (answer.status, answer.headers["Retry-After"]) == (503, "1")
+            done, shown = await asyncio.gather(
+                asyncio.to_thread(served, tmp_path, "--store", str(place)), asyncio.to_thread(_status, place, tmp_path)
+            )
+            says = [
+                "1 of 3 endpoints answers, and it has no leader",
+                "reason: StoreUnavailable",
+                "most members of etcd",
+            ]
+            assert (done.returncode, [text for text in says if text not in done.stderr]) == (3, []), done.stderr
+            assert (shown.returncode, says[0] in shown.stderr) == (3, True), shown.stderr
+            _, *rows = shown.stdout.splitlines()
+            assert ["does not answer" in row for row in rows] == [False, True, True], shown.stdout
+            for member in etcd[1:]:
+                member.start()
+            await _until_ready(world, 200)
+            assert (await world.get(f"{PATH}/before")).status == 200
+    finally:
+        for member in etcd:
+            member.kill()
+
+
 async def _until_status(world: worlds.World, path: str, status: int, reason: str = "") -> None:
     async with asyncio.timeout(60):
         while (answer := await world.get(path)).status != status or reason not in answer.message:
@@ -270,6 +312,66 @@ def test_a_store_that_cannot_be_had_is_named(
     assert (done.returncode, [text for text in says if text not in done.stderr]) == (code, []), done.stderr
     assert "hunter2" not in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def _refused(done: subprocess.CompletedProcess[str], code: int, *says: str) -> None:
+    assert (done.returncode, [text for text in says if text not in done.stderr]) == (code, []), done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.slow
+def test_an_etcd_of_another_ca_is_named_at_the_start(tmp_path: pathlib.Path) -> None:
+    ours, theirs = (guarded_etcds.Authority(tmp_path / name, name) for name in ("ours", "theirs"))
+    etcd = theirs.etcd()
+    etcd.start()
+    try:
+        access = ours.client()
+        words = [
+            "--etcd-ca-file",
+            access.ca_file,
+            "--etcd-cert-file",
+            access.cert_file,
+            "--etcd-key-file",
+            access.key_file,
+        ]
+        done = served(tmp_path, "--store", str(etcd.place()), *map(str, words))
+    finally:
+        etcd.kill()
+    _refused(done, 3, f"etcd at {etcd.address}", "reason: EtcdNotTrusted", "--etcd-ca-file must be the CA")
+
+
+@pytest.mark.slow
+def test_a_refused_login_is_named_at_the_start_without_its_password(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "etcd").mkdir()
+    with etcds.running(tmp_path / "etcd") as etcd:
+        guarded_etcds.require_login(etcd)
+        password = guarded_etcds.password_file(tmp_path, "incorrect horse")
+        words = ["--etcd-username", "handfast", "--etcd-password-file", password]
+        done = served(tmp_path, "--store", str(etcd.place("hf")), *words)
+    _refused(done, 3, f"etcd at {etcd.address}", "reason: EtcdLoginRefused", "check --etcd-username")
+    assert "incorrect horse" not in done.stderr
+
+
+@pytest.mark.slow
+async def test_an_etcd_that_is_too_old_is_named_at_the_start(tmp_path: pathlib.Path) -> None:
+    """No such etcd is to be had any more: a gRPC server says what one says of itself, and everything else is real."""
+    path, response = messages.METHODS[messages.StatusRequest]
+    answer = grpc.unary_unary_rpc_method_handler(
+        lambda _request, _context: response(version="3.3.27"),
+        request_deserializer=messages.StatusRequest.FromString,
+        response_serializer=response.SerializeToString,
+    )
+    server = grpc.server(concurrent.futures.ThreadPoolExecutor(2))
+    _, service, method = path.split("/")
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, {method: answer}),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    try:
+        done = await asyncio.to_thread(served, tmp_path, "--store", f"etcd://127.0.0.1:{port}/hf")
+    finally:
+        server.stop(None)
+    says = [f"etcd at 127.0.0.1:{port}: its version is 3.3.27; 3.4 is the oldest", "reason: EtcdTooOld", "upgrade etcd"]
+    _refused(done, 1, *says)
 
 
 @pytest.mark.slow

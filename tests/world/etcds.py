@@ -104,6 +104,18 @@ class Etcd:
         return places.Place((self.address,), prefix or f"test/{next(_numbers)}")
 
 
+def three(directory: pathlib.Path) -> list[Etcd]:
+    """Three members that are one etcd, not started. What is said last to etcd counts."""
+    made = []
+    for name in ("m0", "m1", "m2"):
+        (directory / name).mkdir(parents=True)
+        made.append(Etcd(directory / name))
+    cluster = ",".join(f"m{number}={each._peer}" for number, each in enumerate(made))
+    for number, each in enumerate(made):
+        each._flags = (f"--name=m{number}", f"--initial-cluster={cluster}")
+    return made
+
+
 def _until_stopped(pid: int) -> None:
     """Each thread stops when it notices the signal; until then it may answer."""
     until = time.monotonic() + 60

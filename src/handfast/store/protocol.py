@@ -99,6 +99,8 @@ class Member:
     answers: bool
     leads: bool
     version: str
+    # Whether it knows of a leader, itself included: without a majority none does.
+    has_leader: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ left notices that the store is back.
 | what fails                           | clients get  | `/readyz`               | shown in tests/scenarios/test_etcd_store.py                          |
 | ------------------------------------ | ------------ | ----------------------- | -------------------------------------------------------------------- |
 | the etcd is away                     | 503          | 500 until it is back    | test_while_etcd_is_away_nothing_stale_is_served                      |
+| most members of it are away          | 503          | 500 until they are back | test_without_a_majority_nothing_is_served_and_the_members_are_told   |
 | the line of one server to it hangs   | 503 there    | 500 there               | test_a_server_whose_line_to_etcd_hangs_is_not_ready                  |
 | it is full                           | 503 to a put | 200, with a note        | test_a_full_etcd_says_what_to_do_and_takes_deletes                   |
 """

@@ -56,6 +56,10 @@ async def open_store(place: places.Place, access: etcd_access.Access, clock: clo
     store = EtcdStore(client, place, clock or clocks.SystemClock())
     try:
         await store.begin()
+    except protocol.StoreUnavailable as error:
+        explained = await members.explained(client, place.endpoints, error)
+        await store.close()
+        raise explained from None
     except BaseException:
         await store.close()
         raise
