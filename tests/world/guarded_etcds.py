@@ -23,6 +23,10 @@ class Authority:
     def __init__(self, directory: pathlib.Path, name: str) -> None:
         directory.mkdir(mode=0o700)
         self.directory = directory
+        self.replace_ca(name)
+
+    def replace_ca(self, name: str) -> None:
+        """Another CA, in the same file."""
         self._ca = authority.self_signed_ca(names.Subject(common_name=name), keys.generate(), NOW)
         self.ca_file = self.write("ca.crt", self._ca.pem)
 

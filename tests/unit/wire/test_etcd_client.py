@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import pathlib
+import shutil
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -40,22 +42,44 @@ def running() -> Iterator[Callable[[etcds.Etcd], etcds.Etcd]]:
         etcd.kill()
 
 
+async def _created(store: engine.EtcdStore, key: str) -> int:
+    """Once etcd can be called."""
+    async with asyncio.timeout(60):
+        while True:
+            try:
+                return await store.create(key, b"2")
+            except protocol.StoreUnavailable:
+                await asyncio.sleep(0.05)
+
+
 @pytest.mark.slow
 async def test_with_certificates_of_both_sides_a_store_is_kept(
-    ours: guarded_etcds.Authority, running: Callable[[etcds.Etcd], etcds.Etcd], monkeypatch: pytest.MonkeyPatch
+    ours: guarded_etcds.Authority,
+    running: Callable[[etcds.Etcd], etcds.Etcd],
+    tmp_path: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(engine, "FILES_SECONDS", 0.2)
     etcd = running(ours.etcd())
     store = await engine.open_store(etcd.place(), ours.client())
     watch = store.watch("", after=await store.current_revision())
     await store.create("a", b"1")
-    # A renewed certificate is shown within seconds, and nothing is lost over it.
-    before = store._client._pems
+    # Everything is replaced at both sides, in the same files: who has not read them anew neither trusts nor is trusted.
+    old = shutil.copytree(ours.directory, tmp_path / "old", ignore=shutil.ignore_patterns("data"))
+    etcd.kill()
+    ours.replace_ca("ours, the second")
+    ours.etcd()
     ours.client()
-    async with asyncio.timeout(30):
-        while store._client._pems == before:
-            await asyncio.sleep(0.05)
-    last = await store.create("b", b"2")
+    etcd.start()
+    last = await _created(store, "b")
+    behind = etcd_access.Access(
+        ca_file=str(old / "ca.crt"), cert_file=str(old / "client.crt"), key_file=str(old / "client.key")
+    )
+    for access in (behind, dataclasses.replace(behind, ca_file=ours.ca_file)):
+        client = etcd_client.Client([etcd.address], access)
+        with pytest.raises(etcd_client.Failed):
+            await client.call(0, STATUS, 5)
+        await client.close()
     seen: list[str] = []
     async with asyncio.timeout(30):
         while "b" not in seen:
