@@ -79,7 +79,10 @@ def fleet(ports: ports_module.Ports, shared: Shared, words: Sequence[str]) -> Pa
 
 
 def console(ports: ports_module.Ports, shared: Shared) -> Part:
-    """The console, on a socket that it is handed (3): a browser that waits for its restart is not turned away."""
+    """The console, on a socket that it is handed (3): a browser that waits for its restart is not turned away.
+
+    It shows what strangers write, and nobody needs it to be let in: whatever it dies of, the control plane goes on without it.
+    """
     listen = ports.take("consoleListen")
     number, place = listen.sock.fileno(), shared.place
     words = (
@@ -98,6 +101,7 @@ def console(ports: ports_module.Ports, shared: Shared) -> Part:
             descriptors=(*shared.descriptors, number),
             ready=functools.partial(supervisor.answers, listen.at, "/livez", None),
             livez=functools.partial(watchdog.Livez, listen.at, None),
+            needed=False,
         ),
         urls={"console": listen.at.url("http")},
         admin=listen.at,

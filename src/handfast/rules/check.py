@@ -76,10 +76,10 @@ def unread(name: str, trouble: Unread) -> Check:
     return Check(name, verdict, trouble.why, trouble.reason, trouble.hint or _ASK_OTHERWISE)
 
 
-def several(names: Sequence[str]) -> str:
-    """Names for a sentence (3)."""
-    shown = ", ".join(names[:_SHOWN])
-    return shown if len(names) <= _SHOWN else f"{shown} and {len(names) - _SHOWN} more"
+def several(names: Sequence[str], total: int = 0) -> str:
+    """Names for a sentence (3); there are `total`, where not all of them are given."""
+    shown, more = names[:_SHOWN], max(len(names), total) - _SHOWN
+    return ", ".join(shown) if more <= 0 else f"{', '.join(shown)} and {more} more"
 
 
 def about(

@@ -113,16 +113,16 @@ def change(failed: Failed) -> str:
         bits = ipaddress.ip_address(failed.source).max_prefixlen
         return f"{_CREATE} --cidr {failed.source}/{bits}"
     if failed.reason == use.NOT_FOR_THIS_NODE and failed.node:
-        return f"{_CREATE} --node {failed.node}"
+        return f"{_CREATE} --node {shlex.quote(failed.node)}"
     if failed.reason == use.USED_UP:
         return f"{_CREATE} --max-uses 1"
     if failed.reason == revocation.REVOKED:
-        return f"handfast node revoke {failed.node} --undo" if failed.node else "kubectl get revocations"
+        return f"handfast node revoke {shlex.quote(failed.node)} --undo" if failed.node else "kubectl get revocations"
     if failed.credential:
         return _BOUND if failed.reason in _FORBIDDEN else _SHARED[failed.credential]
     if failed.reason in _NEW or not failed.known:
         return _CREATE
-    return f"handfast token explain {failed.token}" if failed.token else "handfast token list"
+    return f"handfast token explain {shlex.quote(failed.token)}" if failed.token else "handfast token list"
 
 
 # Of a request whose credential was good.
