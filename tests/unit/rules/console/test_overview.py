@@ -105,6 +105,7 @@ def test_every_state_that_needs_somebody_has_a_sentence(state: node_states.State
 def test_a_node_that_never_was_seen_is_silent_since_it_has_its_certificate():
     read = known.nodes(leases=[])
     [silent] = told(nodes=read)
+    assert read.issued
     assert (silent.reason, silent.since) == ("NodeSilent", read.issued[0].issued_at)
 
 
