@@ -85,17 +85,28 @@ def test_by_keyboard_alone_one_gets_from_a_filter_to_a_certificate_and_what_is_b
     expect(page.get_by_role("heading", level=1)).to_contain_text("Rule NodeJoin")
 
 
-def test_a_new_node_appears_without_a_reload(looker: console_world.Looker):
-    page = looker.page("/nodes?filter=newcomer-1")
-    expect(page.get_by_text("No node fits this filter.")).to_be_visible()
-    page = looker.page("/nodes?sort=-name")
-    page.locator("#live.on").wait_for()
+def test_a_new_node_appears_without_a_reload_also_where_there_was_none(looker: console_world.Looker):
+    page, none = looker.page("/nodes?sort=-name"), looker.page("/nodes?filter=zz-newcomer")
+    for each in (page, none):
+        each.locator("#live.on").wait_for()
+    expect(none.get_by_text("No node fits this filter.")).to_be_visible()
+    expect(none.locator(".listing")).to_be_hidden()
     document = console_nodes.node_document("zz-newcomer")
     path = looker.console.plane.directory / "admin.conf"
     console_nodes.run(path, lambda client: client.create(resources.NODES, document))
-    expect(page.locator("tr[data-key]").first).to_contain_text("zz-newcomer", timeout=30_000)
+    for each in (page, none):
+        expect(each.locator("tr[data-key]").first).to_contain_text("zz-newcomer", timeout=30_000)
+        expect(each.locator(".listing")).to_be_visible()
+    expect(none.get_by_text("No node fits this filter.")).to_be_hidden()
+    expect(none.locator("nav.pager")).to_have_text("1–1 of 1")
     console_nodes.run(path, lambda client: client.delete(resources.NODES, "zz-newcomer"))
     expect(page.locator("tr[data-key]").first).not_to_contain_text("zz-newcomer", timeout=30_000)
+    expect(none.get_by_text("No node fits this filter.")).to_be_visible(timeout=30_000)
+    # What is typed is answered in the same way.
+    page.get_by_role("searchbox").fill("nobody-at-all")
+    expect(page.get_by_text("No node fits this filter.")).to_be_visible()
+    page.get_by_role("searchbox").fill("edge-late")
+    expect(page.locator("tr[data-key]")).to_have_count(1)
 
 
 def test_the_ledger_is_searched_and_its_chain_verified(looker: console_world.Looker):

@@ -203,7 +203,8 @@ class Handler:
         if not page.rows:
             raise doors_module.NotOurs(404, "this page has no rows", reason="NotFound")
         values = await self._values(page, question)
-        answer = html.page(self._renderer.block(page.template, "rows", values))
+        rows, beside = (self._renderer.block(page.template, name, values) for name in ("rows", "beside"))
+        answer = html.page(f"<table><tbody>{rows}</tbody></table>{beside}")
         answer.add("Handfast-Total", str(values["range"].total))
         answer.add("Handfast-From", str(values["range"].start))
         return answer

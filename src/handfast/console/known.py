@@ -8,7 +8,9 @@
 3. What is expensive to make from informers is made once for all who ask (`once`): again when one of them has changed, but not more often than told.
 4. Who follows changes is told of each, by the name of the need. That is cheap: thousands come in a second.
 5. An object that no rule can read is left out and counted (`unread`). It ends no watch.
-6. That there is none of something is only said where nothing is in the way (`is_sure`).
+6. Facts of `handfast check` about nodes come from what is followed: to list ten thousand of them, and the ledger, twice a minute took 2.5 % of a core and
+   held the event loop for seconds.
+7. That there is none of something is only said where nothing is in the way (`is_sure`).
 """
 
 from __future__ import annotations
@@ -20,6 +22,8 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+import msgspec
+
 from handfast import errors
 from handfast.client import api, cache, connection, partial, transport
 from handfast.console import explaining as explaining_module
@@ -27,8 +31,11 @@ from handfast.console import fleet as fleet_module
 from handfast.console import looking as looking_module
 from handfast.console import needs as needs_module
 from handfast.console import unread as unread_module
+from handfast.rules import check
 from handfast.rules.console import access
+from handfast.rules.diagnoses import facts as facts_module
 from handfast.rules.mesh import control_plane
+from handfast.rules.nodes import overview
 from handfast.runtime import clock as clocks
 from handfast.runtime import tasks
 
@@ -187,6 +194,34 @@ class Known:
                 for listener in self._listeners:
                     listener(SERVER)
 
+    def facts(self) -> facts_module.Facts | None:
+        """Those of the last look, with the nodes as they are followed (6); None: nobody has looked yet."""
+        looked = self.looking.facts
+        if looked is None or not looked.reach.arrived:
+            return looked
+        following = self.fleet.keepers[needs_module.NODES.name]
+        nodes: overview.Standing | check.Unread
+        if following.refusal:
+            nodes = check.Unread(following.refusal)
+        elif not following.synced:
+            nodes = check.Unread("they are being read")
+        else:
+            nodes = self.fleet.table.standing(self.now())
+        return msgspec.structs.replace(looked, nodes=nodes, hidden=self._hidden_of_nodes())
+
+    def _hidden_of_nodes(self) -> tuple[str, ...]:
+        """What is not known of nodes, and could hide one that needs somebody."""
+        told = [
+            f"{need.title} could not be read: {refusal}"
+            for need in (needs_module.LEASES, needs_module.LEDGER, needs_module.REQUESTS, needs_module.REVOCATIONS)
+            if (refusal := self._keeping(need).refusal)
+        ]
+        if (count := self.fleet.ledger.unreadable) > 0:
+            told.append(f"{count:,} entries of the ledger cannot be read: `handfast ledger verify` tells which")
+        elif self.fleet.table.ordered and not self.fleet.ledger.segment_count:
+            told.append("the ledger has no entry, so that nobody knows when the certificates of nodes end")
+        return tuple(told)
+
     def skew(self) -> datetime.timedelta | None:
         """By how much the server's clock is ahead of ours, by the last look; None: it is not known."""
         facts = self.looking.facts
@@ -295,7 +330,7 @@ class Known:
         return Trouble(way=way, title="", message=message, since=link.unheard_since, was_known=was_known)
 
     def is_sure(self, of: Sequence[needs_module.Need[Any]]) -> bool:
-        """Whether nothing is in the way of these needs, so that none of something means that there is none (6)."""
+        """Whether nothing is in the way of these needs, so that none of something means that there is none (7)."""
         return self._link_trouble() is None and not self.troubles(of)
 
     def is_read(self) -> bool:

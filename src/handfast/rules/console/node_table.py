@@ -37,6 +37,8 @@ from handfast.rules.nodes import liveness, overview
 _RANK: Final = {state: rank for rank, state in enumerate(overview.ORDER)}
 # 2. with more than that to judge, it is quicker to sort anew
 _MANY: Final = 256
+# To judge one takes 30 µs, and the sentences about all of them name a few.
+_SHOWN: Final = 100
 # 6. the last whole second: the last microsecond is no float, and the next one up is in the year 10000.
 _LAST: Final = datetime.datetime(9999, 12, 31, 23, 59, 59, tzinfo=datetime.UTC).timestamp()
 
@@ -158,6 +160,32 @@ class Table:
     def row(self, record: Record, now: datetime.datetime) -> overview.Row:
         """One node, as it stands at this instant."""
         return overview.judge(record.name, self._facts(record, now), now)
+
+    def standing(self, now: datetime.datetime) -> overview.Standing:
+        """How all of them stand: of each state that needs somebody the first rows, and of silent nodes those that are silent longest."""
+        self.settle(now)
+        rows: list[overview.Row] = []
+        begin = 0
+        for state in overview.ORDER:
+            count = self._counts[state]
+            if state not in overview.CALM:
+                rows += [self.row(record, now) for record in self._first(state, begin, count)]
+            begin += count
+        return overview.Standing(counts=dict(self._counts), needing=rows)
+
+    def _first(self, state: overview.State, begin: int, count: int) -> list[Record]:
+        records = self._ordered[begin : begin + count]
+        if state is overview.State.SILENT and count > _SHOWN:
+            # When the first of them fell silent is told.
+            return sorted(
+                heapq.nsmallest(_SHOWN, records, key=lambda record: record.renewed or record.issued or math.inf),
+                key=order,
+            )
+        return records[:_SHOWN]
+
+    def lifetimes(self) -> Iterator[tuple[int, int]]:
+        """When the newest certificate of each node was issued, and when it ends."""
+        return ((record.issued, record.ends) for record in self._records.values() if record.issued)
 
     # --- what comes
 

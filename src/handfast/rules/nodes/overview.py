@@ -22,6 +22,7 @@
 
 from __future__ import annotations
 
+import collections
 import datetime
 import enum
 import shlex
@@ -61,6 +62,7 @@ ORDER: Final = tuple(State)
 CALM: Final = frozenset({State.UNRECORDED, State.REVOKED, State.GOOD})
 # A state, what is wrong, and what to do about it.
 Judged = tuple[State, str, str]
+NO_LEDGER: Final = "this server has no ledger, so that nobody knows when the certificates of its nodes end"
 _GOOD: Final = (State.GOOD, "", "")
 _ON_THE_MACHINE: Final = "on the machine: handfast node status"
 
@@ -120,6 +122,22 @@ class Objects(msgspec.Struct, frozen=True, kw_only=True):
     issued: Sequence[entries.Entry] | None
     requests: Sequence[objects.Document]
     revocations: revocation.Index
+
+
+class Standing(msgspec.Struct, frozen=True, kw_only=True):
+    """All nodes together: how many are in each state, and those that need somebody, the most urgent first; of very many in one state, some."""
+
+    counts: Mapping[State, int]
+    needing: Sequence[Row]
+
+
+def standing(read: Objects, now: datetime.datetime) -> Standing:
+    """How all of them stand."""
+    shown = rows(read, now)
+    counts = collections.Counter(row.state for row in shown)
+    return Standing(
+        counts={state: counts[state] for state in ORDER}, needing=[row for row in shown if row.state not in CALM]
+    )
 
 
 def gather(read: Objects) -> dict[str, Known]:
@@ -278,6 +296,10 @@ def _of_requests(requests: Sequence[Request]) -> tuple[str, str]:
     return f"{why} ({first.name}{more})", f"handfast csr explain {shlex.quote(first.name)}"
 
 
+# How the word begins for a node that came by a token; its id follows.
+BY_TOKEN: Final = "token "  # noqa: S105  a word, no password
+
+
 def came_by(issued: Iterable[entries.Entry]) -> str:
     """How a node came in, by its entries in the ledger (3); empty: they do not tell."""
     joins = [entry for entry in issued if entry.rule not in {entries.RENEWAL, entries.SERVING}]
@@ -290,5 +312,5 @@ def came_by(issued: Iterable[entries.Entry]) -> str:
     if newest.rule.startswith(entries.BY_HAND):
         return "by hand"
     if newest.authenticated_by == "bootstrap-token":
-        return f"token {newest.token_id}"
+        return f"{BY_TOKEN}{newest.token_id}"
     return "recovery" if newest.rule == entries.RECOVERY else newest.authenticated_by

@@ -250,6 +250,52 @@ def test_the_table_says_what_the_command_says(seed):
         ]
 
 
+def test_how_all_stand_is_what_the_rows_say():
+    table = node_table.Table()
+    good(table, "calm")
+    good(table, "late", age=22)
+    good(table, "over", age=25)
+    table.put_node("mute", {})
+    issue(table, ledgers.entry("mute"))
+    table.put_request(request("new"))
+    standing = table.standing(NOW)
+    assert {state: count for state, count in standing.counts.items() if count} == dict.fromkeys(
+        [State.EXPIRED, State.LATE, State.WAITING, State.SILENT, State.GOOD], 1
+    )
+    assert [(row.name, row.state) for row in standing.needing] == [
+        ("over", State.EXPIRED),
+        ("late", State.LATE),
+        ("w1", State.WAITING),
+        ("mute", State.SILENT),
+    ]
+
+
+def test_of_very_many_that_need_somebody_those_are_named_that_need_it_longest():
+    table = node_table.Table()
+    for number in range(150):
+        name = f"w{number:03}"
+        table.put_node(name, {})
+        table.put_lease(name, renewed(1000 + number), 40)
+        issue(table, ledgers.entry(name))
+        over = f"x{number:03}"
+        good(table, over, age=30 + number)
+    standing = table.standing(NOW)
+    assert (standing.counts[State.SILENT], standing.counts[State.EXPIRED]) == (150, 150)
+    silent = [row for row in standing.needing if row.state is State.SILENT]
+    expired = [row for row in standing.needing if row.state is State.EXPIRED]
+    assert (len(silent), len(expired)) == (100, 100)
+    assert min(row.seen for row in silent if row.seen) == NOW - datetime.timedelta(seconds=1149)
+    assert expired[0].name == "x149"
+
+
+def test_lifetimes_are_those_of_the_newest_certificates():
+    table = node_table.Table()
+    table.put_node("bare", {})
+    issue(table, ledgers.entry("w1", age=20), ledgers.entry("w1", age=2))
+    issued = int((NOW - 2 * HOUR).timestamp())
+    assert list(table.lifetimes()) == [(issued, issued + 24 * 3600)]
+
+
 # What a node may write into its own Lease: whatever is a timestamp to the API server, and any number of seconds.
 _INSTANTS = (
     "9999-12-31T23:59:59.999999Z",
