@@ -55,6 +55,9 @@ TARGETS: Final = {
         Target("cel_expressions", ("handfast.api.cel", "handfast.api.custom"), 2000),
         Target("certificate_requests", ("handfast.pki",), 30_000),
         Target("cluster_info", ("handfast.bootstrap",), 8000),
+        Target(
+            "console_objects", ("handfast.rules.console", "handfast.rules.nodes", "handfast.console.fleet"), 1500, True
+        ),
         Target("field_owners", ("handfast.api.merging",), 1200, True),
         Target("json_bodies", ("handfast.api.codec", "handfast.api.schema", "handfast.api.validation"), 3500, True),
         Target("jsonpaths", ("handfast.api.jsonpath",), 15_000),
