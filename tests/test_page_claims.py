@@ -40,7 +40,6 @@ FOREIGN = {
     "no_proxy": "a variable that programs of others read",
     "--ignore-preflight-errors=all": "a flag of kubeadm",
     "--enable-aggregator-routing": "a flag of kube-apiserver",
-    "--client-cert-auth": "a flag of etcd",
     "--max-request-bytes": "a flag of etcd",
     "/etc/kubernetes/pki": "where kubeadm keeps its CA",
     "instance-config.yaml": "a file of kubeadm's",
