@@ -49,7 +49,7 @@ def _name(number: int) -> str:
     return f"node-{number:05d}"
 
 
-def _fleet(count: int, now: datetime.datetime) -> Iterator[preload.Stored]:
+def fleet(count: int, now: datetime.datetime) -> Iterator[preload.Stored]:
     """Nodes that are seen, Leases that stay good for the run, and a ledger with a certificate of each."""
     for number in range(count):
         (resource, node), (lease_resource, lease) = preload.node(_name(number), {"zone": f"zone-{number % 9}"})
@@ -160,8 +160,8 @@ async def console(run: settings.Run) -> list[measure.Figure]:
     """The figures of the console."""
     sizes, now = run.sizes, clocks.SystemClock().now()
     few, many = run.directory / "console-few", run.directory / "console-many"
-    preload.write(few, _fleet(sizes.few_nodes, now))
-    preload.write(many, _fleet(sizes.many_nodes, now))
+    preload.write(few, fleet(sizes.few_nodes, now))
+    preload.write(many, fleet(sizes.many_nodes, now))
     async with (
         servers.plane(few) as beside_few,
         servers.plane(many) as beside_many,

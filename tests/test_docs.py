@@ -131,6 +131,13 @@ def test_good_links_pass():
     assert dead_paths(content) == []
 
 
+def test_the_index_leads_to_every_page():
+    """A page that the index does not have is found by nobody."""
+    index = text(ROOT / "docs" / "README.md")
+    linked = {target.partition("#")[0] for target in LINK.findall(index)}
+    assert sorted({page.name for page in (ROOT / "docs").glob("*.md")} - linked - {"README.md"}) == []
+
+
 def test_the_concept_map_is_the_only_one_and_names_modules():
     mapped = links("docs/request-flow.md", "Where each concept lives")
     assert len(mapped) > 15
@@ -575,7 +582,9 @@ TASKS = {
     "a whole fleet": "machines.md",
     "node rotate": "node.md",
     "ca rotate": "ca.md",
+    "mesh anchors rotate": "mesh-anchors.md",
     "token delete": "joining.md",
+    "machine credentials revoke": "machines.md",
     "node revoke": "access.md",
     "off for too long": "node.md",
     "everything expired": "store.md",

@@ -170,8 +170,9 @@ def test_the_credentials_of_a_fleet_that_do_not_count_are_listed_too(story: Stor
     key = serialization.load_pem_private_key((pki / "ca.key").read_bytes(), None)
     ca = making.Made(x509.load_pem_x509_certificate((pki / "ca.crt").read_bytes()), key)
     end = datetime.datetime.now(datetime.UTC) - datetime.timedelta(hours=1)
-    times = {"not_before": end - datetime.timedelta(hours=1), "not_after": end}
-    own = making.leaf(ca, x509.oid.ExtendedKeyUsageOID.CLIENT_AUTH, subject=subject, **times)
+    begin = end - datetime.timedelta(hours=1)
+    usage = x509.oid.ExtendedKeyUsageOID.CLIENT_AUTH
+    own = making.leaf(ca, usage, subject=subject, not_before=begin, not_after=end)
     file = story.directory / "master.pem"
     file.write_bytes(own.pem + own.key_pem)
     context = ssl.create_default_context(cafile=str(pki / "ca.crt"))
