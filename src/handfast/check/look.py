@@ -63,6 +63,8 @@ ROWS: Final = (
     Row("bootstrap-credentials", _SECONDS, lambda reads: reads.bootstrap()),
     Row("mesh", _LONG, lambda reads: reads.mesh()),
 )
+# What somebody looks up who follows nodes by themselves.
+BUT_NODES: Final = frozenset(row.name for row in ROWS) - {"nodes"}
 # What the facts of one node are made of.
 OF_NODE: Final = frozenset({"ready", "requests", "nodes"})
 # Told how many rows are done, of how many, and which are not.

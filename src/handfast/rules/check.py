@@ -106,10 +106,10 @@ def not_understood(error: Exception) -> Unread:
     )
 
 
-def several(names: Sequence[str]) -> str:
-    """Names for a sentence (3)."""
-    shown = ", ".join(names[:_SHOWN])
-    return shown if len(names) <= _SHOWN else f"{shown} and {len(names) - _SHOWN} more"
+def several(names: Sequence[str], total: int = 0) -> str:
+    """Names for a sentence (3); there are `total`, where not all of them are given."""
+    shown, more = names[:_SHOWN], max(len(names), total) - _SHOWN
+    return ", ".join(shown) if more <= 0 else f"{', '.join(shown)} and {more} more"
 
 
 def about(

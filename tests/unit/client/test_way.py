@@ -8,7 +8,7 @@ import threading
 from handfast.client import connection, way
 from handfast.rules import check
 from handfast.rules.diagnoses import facts
-from handfast.runtime import clock
+from handfast.runtime import clock, resolver
 
 
 def walked(server: str) -> facts.Reach:
@@ -47,7 +47,7 @@ async def test_the_first_address_that_takes_a_connection_counts(monkeypatch):
     async def two(_host: str, _port: int) -> list[str]:
         return ["127.0.0.2", "127.0.0.1"]
 
-    monkeypatch.setattr(way.resolver, "addresses", two)
+    monkeypatch.setattr(resolver, "addresses", two)
     with socket.create_server(("127.0.0.1", 0)) as one:
         port = one.getsockname()[1]
         assert await way.Door(f"https://two.example:{port}", None).connect() == f"127.0.0.1:{port}"

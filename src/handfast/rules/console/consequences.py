@@ -21,7 +21,7 @@ FOLLOWS: Final[Mapping[str, str]] = {
     "NoClusterInfo": "Machines with a token cannot find out whom to trust, and do not join.",
     "NoLeader": "Nothing is approved, signed or cleaned up until a controller leads.",
     "NodeSilent": "Its Pods count as lost after a while, and its certificate is not renewed while it is off.",
-    "NodeWaits": "It does not become a node until somebody has decided.",
+    "NodeWaits": "It is no node, or none any more, until somebody has decided.",
     "NodesMayMore": "Whoever takes over one node has this right, too.",
     "NotReady": "Requests are turned away until it is.",
     "PoolDegraded": "Its machines do not get their configuration, or some of them have not taken it.",

@@ -108,7 +108,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     client_cas: check.Stored = NOT_ASKED
     webhooks: Sequence[Hook] | check.Unread = NOT_ASKED
     requests: Requests | check.Unread = NOT_ASKED
-    nodes: overview.Objects | check.Unread = NOT_ASKED
+    # A console follows nodes, and has judged them: `Standing`.
+    nodes: overview.Objects | overview.Standing | check.Unread = NOT_ASKED
     # What of that the caller may not read, or this server does not have, in sentences.
     hidden: Sequence[str] = ()
     # Bindings that give something to all nodes.

@@ -53,6 +53,8 @@ class _Node(msgspec.Struct, frozen=True):
 def checks(node: str, known: facts.Facts) -> tuple[check.Check, ...]:
     """The four of them, in order."""
     read, requests = known.nodes, known.requests
+    if isinstance(read, overview.Standing):
+        raise errors.Misuse("one node is judged by what there is of it, not by how all of them stand")
     if isinstance(read, check.Unread):
         return tuple(check.unread(name, read) for name in NAMES)
     if isinstance(requests, check.Unread):
