@@ -42,6 +42,7 @@ FOREIGN = {
     "--enable-aggregator-routing": "a flag of kube-apiserver",
     "--client-cert-auth": "a flag of etcd",
     "--max-request-bytes": "a flag of etcd",
+    "--new-user-password": "a flag of etcdctl",
     "/etc/kubernetes/pki": "where kubeadm keeps its CA",
     "instance-config.yaml": "a file of kubeadm's",
     "audit-2026-01-31T12-00-00.000.log": "an example, with an instant",

@@ -72,6 +72,7 @@ AGED = f"""
 BEFORE = {
     "mv handfast-data/": STOPPED,
     "handfast store copy handfast-data/": STOPPED,
+    "rm handfast-data/admin.conf": STOPPED,
     "cat > haproxy.cfg": """
         cp /var/lib/handfast/pki/ca.crt .
         """,
