@@ -63,7 +63,7 @@ async def test_a_silent_node(tmp_path: pathlib.Path) -> None:
         for name in ("n1", "n2"):
             await registered(story, name)
         for _ in range(2):
-            made = await stack.enter_async_context(c.running(story.world, node_lifecycle.NAME))
+            made = await stack.enter_async_context(c.running(story.world, node_lifecycle.NAME, copies=1))
 
             async def all_ready(made: Any = made) -> bool:
                 return all(controller.ready for controller in made)
