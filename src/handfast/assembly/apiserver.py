@@ -70,7 +70,6 @@ _log = structlog.get_logger("handfast.apiserver")
 # Seconds that requests in flight get to end when the server stops; the supervisor allows nine altogether.
 GRACE = 3.0
 _FILE_BYTES = 1 << 20
-_FULL = "the disk is full: writes are refused, deletes are not"
 # Whose values are sealed at rest.
 SEALED = ("core/secrets/",)
 
@@ -236,7 +235,7 @@ class ApiServer:
                 "store": lambda: self.storage.trouble,
                 "shutdown": lambda: "the server is stopping" if self._stopping else None,
             },
-            notes={"store": lambda: _FULL if self._store.room().full else None},
+            notes={"store": lambda: room.note if (room := self._store.room()).full else None},
         )
         if self.audit is not None:
             writer = self.audit.writer
@@ -282,7 +281,7 @@ class ApiServer:
         )
         self.metrics.counter(
             "handfast_store_writes_refused",
-            "Writes refused because the disk is full.",
+            "Writes refused because the store is full.",
             lambda: self._store.room().refused,
         )
         self.metrics.counter(
@@ -358,6 +357,7 @@ class ApiServer:
         server = first_objects.Server(tuple(hosts), self.address[1])
         if self._shared:
             self.pipeline.fresh = self.replica.fresh
+            self._group.start(self.storage.probe(self._clock), name="probe")
             await self._join_peers(server)
         else:
             await first_objects.ensure(self.storage, self._clock, [server])

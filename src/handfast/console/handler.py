@@ -203,7 +203,8 @@ class Handler:
         if not page.rows:
             raise doors_module.NotOurs(404, "this page has no rows", reason="NotFound")
         values = await self._values(page, question)
-        answer = html.page(self._renderer.block(page.template, "rows", values))
+        rows, beside = (self._renderer.block(page.template, name, values) for name in ("rows", "beside"))
+        answer = html.page(f"<table><tbody>{rows}</tbody></table>{beside}")
         answer.add("Handfast-Total", str(values["range"].total))
         answer.add("Handfast-From", str(values["range"].start))
         return answer
@@ -232,6 +233,7 @@ class Handler:
             # What is said above every page is not said again for each need.
             "own_troubles": [each for each in troubles if in_the_way is None or each.way is not in_the_way.way],
             "hidden": known.hidden(),
+            "unread": len(known.unread),
             "said": [],
             "once": None,
         }

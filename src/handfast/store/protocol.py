@@ -80,13 +80,14 @@ class Page:
 class Room:
     """The space a store has: free, kept for removals, whether it counts as full, writes refused so far.
 
-    A store that does not tell how much is free has None.
+    A store that does not tell how much is free has None. `note` is what is said of one that is full.
     """
 
     free_bytes: int | None
     reserve_bytes: int
     full: bool
     refused: int
+    note: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +99,8 @@ class Member:
     answers: bool
     leads: bool
     version: str
+    # Whether it knows of a leader, itself included: without a majority none does.
+    has_leader: bool = False
 
 
 @dataclass(frozen=True, slots=True)

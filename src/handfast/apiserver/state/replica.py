@@ -52,6 +52,8 @@ class Replica:
         self._remembered = 0
         self.on_batch: list[Callable[[], None]] = []
         self.failed: BaseException | None = None
+        # Why the store could not be read, until it can be.
+        self.trouble: str | None = None
         # Keys that are no object's, as often as they came.
         self.foreign = 0
 
@@ -140,9 +142,14 @@ class Replica:
 
     async def fresh(self) -> None:
         """Wait until the copy holds every write acknowledged before this call."""
-        version = await self._store.current_revision() + self._store.epoch_offset
-        if version > self.version or self.failed is not None:
-            await self.reached(version)
+        try:
+            version = await self._store.current_revision() + self._store.epoch_offset
+            if version > self.version or self.failed is not None:
+                await self.reached(version)
+        except errors.Unavailable as error:
+            self.trouble = error.message
+            raise
+        self.trouble = None
 
     async def reached(self, version: int) -> None:
         """Wait until the copy has come as far as `version`."""

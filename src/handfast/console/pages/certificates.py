@@ -8,6 +8,7 @@ from typing import Any
 from handfast.bootstrap import tokens
 from handfast.console import known as known_module
 from handfast.console import needs
+from handfast.rules import user_names
 from handfast.rules.console import ledger_index, timeline, trails
 from handfast.rules.ledger import entries
 from handfast.rules.nodes import overview
@@ -27,9 +28,20 @@ def shown(known: known_module.Known, line: ledger_index.Line, axis: timeline.Axi
 
 def _facts(known: known_module.Known, entry: entries.Entry) -> trails.Facts:
     requests, secrets = known.of(needs.REQUESTS), known.of(needs.TOKENS)
-    token = secrets.get(tokens.NAMESPACE, tokens.secret_name(entry.token_id)) if entry.token_id else None
+    joined_with = "" if entry.authenticated_by == trails.BOOTSTRAP else _joined_with(known, entry.requester)
+    token_id = joined_with or entry.token_id
+    token = secrets.get(tokens.NAMESPACE, tokens.secret_name(token_id)) if token_id else None
     return trails.Facts(
         request_there=requests.get("", entry.request) is not None if known.trouble(needs.REQUESTS) is None else None,
         token_there=token is not None if known.trouble(needs.TOKENS) is None else None,
         made_by="" if token is None else maker.of(token.document()),
+        joined_with=joined_with,
     )
+
+
+def _joined_with(known: known_module.Known, requester: str) -> str:
+    """The token with which the node joined that asked for this one itself; empty: none is on record."""
+    node = requester.removeprefix(user_names.NODE_PREFIX)
+    record = known.fleet.table.get(node) if node != requester else None
+    came_by = "" if record is None else record.came_by
+    return came_by.removeprefix(overview.BY_TOKEN) if came_by.startswith(overview.BY_TOKEN) else ""

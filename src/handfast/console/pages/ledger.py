@@ -87,7 +87,7 @@ PAGE: Final = page.Page(
     template="ledger.html",
     needs=_NEEDS,
     show=show,
-    live=("chains",),
+    live=("ledger_head", "chains"),
     rows=True,
 )
 ONE: Final = page.Page(

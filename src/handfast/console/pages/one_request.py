@@ -31,7 +31,7 @@ from handfast.console import known as known_module
 from handfast.console import needs, page
 from handfast.console.pages import one_token
 from handfast.rules import request_explanation
-from handfast.rules.console import outcomes, questions, requests
+from handfast.rules.console import outcomes, questions, requests, trails
 
 LIST: Final = "/requests"
 APPROVE: Final = "/requests/approve"
@@ -83,6 +83,8 @@ async def show(known: known_module.Known, question: questions.Question) -> dict[
         "explained": explained,
         "verdict": None if explained.explanation is None else requests.verdict(explained.explanation),
         "certificate": requests.issued(request),
+        "rule_name": trails.name_of,
+        "entry": next(iter(known.fleet.ledger.with_word(row.name, 1)), None),
         "token": one_token.known_row(known, row.token) if row.token else None,
         "may_decide": row.state == requests.PENDING,
     }
@@ -183,7 +185,7 @@ PAGE: Final = page.Page(
     path="/requests/*",
     title="A request",
     template="one_request.html",
-    needs=(needs.REQUESTS, needs.TOKENS),
+    needs=(needs.REQUESTS, needs.TOKENS, needs.LEDGER),
     show=show,
     live=("standing", "behind"),
     actions=(

@@ -10,7 +10,7 @@ for (const table of document.querySelectorAll("table.rows")) new (class {
     this.query.delete("from"); this.query.delete("count");
     this.pages = new Map([[Math.floor(this.from / PAGE), [...this.body.rows]]]);
     this.here = -1; this.asked = new Set(); this.age = 0;
-    this.height = this.body.rows[0] ? this.body.rows[0].getBoundingClientRect().height : 36;
+    this.height = 36;
     this.window = document.createElement("div");
     this.window.className = "window"; this.window.tabIndex = 0;
     this.window.setAttribute("role", "group");
@@ -44,11 +44,18 @@ for (const table of document.querySelectorAll("table.rows")) new (class {
       const html = await answer.text();
       if (age !== this.age) return;
       this.total = +answer.headers.get("Handfast-Total");
-      const rows = new DOMParser().parseFromString(`<table><tbody>${html}</tbody></table>`, "text/html").querySelectorAll("tr");
-      this.pages.set(+answer.headers.get("Handfast-From") / PAGE, [...rows]);
+      const made = new DOMParser().parseFromString(html, "text/html");
+      this.pages.set(+answer.headers.get("Handfast-From") / PAGE, [...made.querySelectorAll("tr[data-key]")]);
       table.setAttribute("aria-rowcount", this.total + 1);
+      // Without rows the style hides the table, and what is said beside it is there instead.
+      table.dataset.total = this.total;
+      this.beside(made.getElementById("beside"));
       this.draw();
     } catch { /* the next scroll asks again */ } finally { this.asked.delete(n); }
+  }
+  beside(made) {
+    const old = document.getElementById("beside");
+    if (old && made && !old.isEqualNode(made)) old.replaceChildren(...made.childNodes);
   }
   draw() {
     const first = Math.max(0, Math.floor(this.window.scrollTop / this.height) - 10);
@@ -75,21 +82,29 @@ for (const table of document.querySelectorAll("table.rows")) new (class {
     const kept = document.activeElement && document.activeElement.closest("tr[data-key]");
     if (!(kept && rows.includes(kept)) || this.body.rows.length !== rows.length + 2 || this.body.rows[1] !== rows[0])
       this.body.replaceChildren(this.above, ...rows, this.below);
-    this.say(start, rows.length);
+    // Measured once, in the window: every row has one height.
+    const height = this.sized || !rows[0] ? 0 : rows[0].getBoundingClientRect().height;
+    if (height) { this.sized = true; this.height = height; }
+    this.say();
     // Few pages are kept: the browser never holds the list.
     for (const n of this.pages.keys()) if (Math.abs(n * PAGE - first) > 10 * PAGE) this.pages.delete(n);
   }
-  say(start, count) {
+  // The rows that are seen, not those that are drawn.
+  say() {
     if (!this.pager) return;
+    const top = this.window.scrollTop / this.height, head = table.tHead ? table.tHead.offsetHeight : 0;
+    const first = Math.min(this.total, Math.floor(top) + 1);
+    const last = Math.min(this.total, Math.max(first, Math.round(top + (this.window.clientHeight - head) / this.height)));
     const number = (n) => n.toLocaleString("en");
     let words = this.pager.querySelector("span");
     if (this.pager.children.length > 1) this.pager.replaceChildren(words);
-    words.textContent = this.total ? `${number(start + 1)}–${number(start + count)} of ${number(this.total)}` : "none";
+    words.textContent = this.total ? `${number(first)}–${number(last)} of ${number(this.total)}` : "none";
   }
   renew() { this.age++; this.asked.clear(); const held = this.pages; this.pages = new Map(held); for (const n of held.keys()) this.stale(n); }
   stale(n) { const seen = Math.floor(this.window.scrollTop / this.height / PAGE); if (Math.abs(n - seen) <= 1) this.page(n); else this.pages.delete(n); }
   filter(text) {
     if (text) this.query.set("filter", text); else this.query.delete("filter");
+    this.query.delete("older");
     this.age++; this.asked.clear(); this.pages.clear(); this.here = -1; this.window.scrollTop = 0;
     const address = new URL(location.href);
     address.search = this.query; history.replaceState(null, "", address);

@@ -3,7 +3,7 @@
 
 1. Segments come, grow and go one by one, as a watch tells of them. Each is verified when it comes; between neighbours it is looked
    when somebody asks, and remembered until a segment has changed.
-2. Rows are the newest first: by when the last certificate of their segment was issued, and within a segment from its end.
+2. Rows are the newest first. A chain is in order by itself; the entries of several are merged by when each was issued.
 3. A search is for words, all of which must be in an entry, and for dates. Whole words are found by the index of each segment. Where no
    entry has them as whole words, entries are looked through for those that contain them.
 4. One search unpacks a bounded number of segments and finds a bounded number of entries. Where older ones are left it says so, and
@@ -13,7 +13,10 @@
 
 from __future__ import annotations
 
+import array
+import bisect
 import datetime
+import itertools
 import json
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -117,6 +120,33 @@ def _word(word: str) -> str:
     return revocation.normal_serial(plain) if _HEX.fullmatch(plain) and (":" in plain or plain[:2] == "0x") else plain
 
 
+@dataclass(frozen=True, slots=True)
+class _Merged:
+    """The entries of all chains in one order, oldest first: each by its number, counted through the segments; `starts` is where each of these begins."""
+
+    segments: list[ledger_index.Kept]
+    starts: list[int]
+    order: array.array[int]
+
+    def places(self, start: int, count: int) -> list[tuple[str, int]]:
+        """Segment and number of some rows, the newest first."""
+        end = max(len(self.order) - start, 0)
+        return [self._place(each) for each in reversed(self.order[max(end - count, 0) : end])]
+
+    def _place(self, each: int) -> tuple[str, int]:
+        at = bisect.bisect_right(self.starts, each) - 1
+        return self.segments[at].name, each - self.starts[at] + 1
+
+
+def _merged(kept: Iterable[ledger_index.Kept]) -> _Merged:
+    """Eight octets an entry, and 20 ms for a hundred thousand: each chain is a run that is sorted already."""
+    ordered = sorted(kept, key=lambda each: (each.head.chain, each.head.sequence))
+    filled = [each for each in ordered if each.count]
+    starts = [0, *itertools.accumulate(each.count for each in filled)]
+    times = list(itertools.chain.from_iterable(each.times for each in filled))
+    return _Merged(filled, starts[:-1], array.array("Q", sorted(range(len(times)), key=times.__getitem__)))
+
+
 class Ledger:
     """All segments of all chains, as they come (1)."""
 
@@ -125,6 +155,7 @@ class Ledger:
         # Counts the changes: what was computed of another number is old.
         self.version = 0
         self._ordered: tuple[int, list[ledger_index.Kept]] = (-1, [])
+        self._merged: tuple[int, _Merged] = (-1, _Merged([], [], array.array("Q")))
         self._chains: tuple[int, tuple[Chain, ...]] = (-1, ())
         self._found: tuple[int, Search, str, Found] = (-1, Search(), "", Found())
 
@@ -138,6 +169,15 @@ class Ledger:
     def kept(self) -> Iterable[ledger_index.Kept]:
         """Its segments, as they are kept."""
         return tuple(self._kept.values())
+
+    @property
+    def unreadable(self) -> int:
+        """How many of its entries no rule can read."""
+        return sum(kept.unreadable for kept in self._kept.values())
+
+    def issued_since(self, begin: datetime.datetime) -> ledger_index.Issued:
+        """The client certificates of nodes that were issued from this instant on."""
+        return sum((kept.issued_since(begin) for kept in self._kept.values()), ledger_index.Issued())
 
     @property
     def segment_count(self) -> int:
@@ -212,6 +252,19 @@ class Ledger:
         return ordered
 
     def _range(self, start: int, count: int) -> Iterable[ledger_index.Line]:
+        # 2. one chain is in order by itself
+        if len({kept.head.chain for kept in self._kept.values()}) > 1:
+            return self._lines(self._merge().places(start, count))
+        return self._of_one_chain(start, count)
+
+    def _merge(self) -> _Merged:
+        version, merged = self._merged
+        if version != self.version:
+            merged = _merged(self._kept.values())
+            self._merged = (self.version, merged)
+        return merged
+
+    def _of_one_chain(self, start: int, count: int) -> Iterable[ledger_index.Line]:
         for kept in self._newest_first():
             if count <= 0:
                 return
@@ -225,11 +278,11 @@ class Ledger:
             start, count = 0, count - (end - first)
 
     def _lines(self, places: Sequence[tuple[str, int]]) -> Iterable[ledger_index.Line]:
-        name, lines = "", tuple[str, ...]()
+        unpacked: dict[str, tuple[str, ...]] = {}
         for segment, number in places:
-            if segment != name:
-                name, lines = segment, self._kept[segment].lines()
-            yield ledger_index.line(segment, number, lines[number - 1])
+            if segment not in unpacked:
+                unpacked[segment] = self._kept[segment].lines()
+            yield ledger_index.line(segment, number, unpacked[segment][number - 1])
 
     def _find(self, wanted: Search, older: str) -> Found:
         version, asked, at, found = self._found
@@ -255,10 +308,13 @@ class Ledger:
                 continue
             # 4. so many segments, and so many entries
             if left == 0 or len(places) >= _MOST_FOUND:
-                return Found(tuple(places), True, kept.name)
+                return Found(self._in_order(places), True, kept.name)
             left -= 1
             places += [(kept.name, line.number) for line in _candidates(kept, texts) if matches(line, wanted)]
-        return Found(tuple(places))
+        return Found(self._in_order(places))
+
+    def _in_order(self, places: Iterable[tuple[str, int]]) -> tuple[tuple[str, int], ...]:
+        return tuple(sorted(places, key=lambda place: self._kept[place[0]].times[place[1] - 1], reverse=True))
 
 
 def _candidates(kept: ledger_index.Kept, texts: Sequence[str]) -> Iterable[ledger_index.Line]:

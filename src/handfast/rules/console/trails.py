@@ -15,9 +15,9 @@ from urllib import parse as urls
 from handfast.api import signer_names
 from handfast.rules import user_names
 from handfast.rules.ledger import entries
-from handfast.rules.mesh import certify
+from handfast.rules.mesh import certify, holders
 
-_BOOTSTRAP: Final = "bootstrap-token"
+BOOTSTRAP: Final = "bootstrap-token"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +105,8 @@ class Facts:
     request_there: bool | None = None
     token_there: bool | None = None
     made_by: str = ""
+    # Of a certificate that a node asked for itself: the token with which that node joined. The two above are of this one, then.
+    joined_with: str = ""
 
 
 def trail(entry: entries.Entry, facts: Facts) -> tuple[Step, ...]:
@@ -125,7 +127,13 @@ def _request(entry: entries.Entry, facts: Facts) -> Step:
     if not entry.request:
         return Step("request", "none on record")
     if entry.signer == signer_names.MESH_IDENTITY:
-        return Step("workload", entry.request, f"/mesh?filter={_quoted(entry.request)}")
+        holder = holders.read(entry.request)
+        pod = f"{holder.namespace}/{holder.pod}"
+        return (
+            Step("workload", pod, f"/mesh/workloads?filter={_quoted(pod)}")
+            if holder.pod
+            else Step("workload", entry.request)
+        )
     # 1. also where it is gone
     if facts.request_there is False:
         return Step("request", entry.request, "", "it was deleted since: settled requests are, within a day")
@@ -139,21 +147,23 @@ def _rule(entry: entries.Entry) -> Step:
 
 
 def _credential(entry: entries.Entry, facts: Facts) -> tuple[Step, ...]:
-    if entry.authenticated_by != _BOOTSTRAP:
+    if entry.authenticated_by != BOOTSTRAP:
         word = entry.authenticated_by or "credential"
         text = entry.token_id or "no id on record"
         path = f"/ledger?filter={_quoted(entry.token_id)}" if entry.token_id else ""
-        return (Step(word, text, path), Step("asked by", entry.requester, _requester(entry.requester)))
-    token = Step("token", entry.token_id, f"/tokens/{_quoted(entry.token_id)}")
+        steps = (Step(word, text, path), Step("asked by", entry.requester, _requester(entry.requester)))
+        return (*steps, *_token("joined with token", facts.joined_with, facts)) if facts.joined_with else steps
+    return _token("token", entry.token_id, facts)
+
+
+def _token(label: str, token_id: str, facts: Facts) -> tuple[Step, ...]:
+    token = Step(label, token_id, f"/tokens/{_quoted(token_id)}")
     if facts.token_there is False:
         token = Step(
-            "token",
-            entry.token_id,
-            f"/ledger?filter={_quoted(entry.token_id)}",
-            "it is gone; this leads to what else came by it",
+            label, token_id, f"/ledger?filter={_quoted(token_id)}", "it is gone; this leads to what else came by it"
         )
     if facts.made_by:
-        return (token, Step("made by", facts.made_by, f"/ledger?filter={_quoted(facts.made_by)}"))
+        return (token, Step("made by", facts.made_by, f"/tokens?filter={_quoted(facts.made_by)}"))
     why = (
         "it is gone with the token"
         if facts.token_there is False

@@ -56,6 +56,10 @@ async def open_store(place: places.Place, access: etcd_access.Access, clock: clo
     store = EtcdStore(client, place, clock or clocks.SystemClock())
     try:
         await store.begin()
+    except protocol.StoreUnavailable as error:
+        explained = await members.explained(client, place.endpoints, error)
+        await store.close()
+        raise explained from None
     except BaseException:
         await store.close()
         raise
@@ -261,7 +265,8 @@ class EtcdStore:
         return protocol.Stats("etcd", self._floor, size, found)
 
     def room(self) -> protocol.Room:
-        return protocol.Room(None, 0, full=self._session.is_full, refused=self._session.refused)
+        session = self._session
+        return protocol.Room(None, 0, full=session.is_full, refused=session.refused, note=sessions.FULL)
 
     async def close(self) -> None:
         """Let calls that were begun end, then end watches and connections."""
@@ -422,7 +427,7 @@ class EtcdStore:
                 raise protocol.Mismatch(key, found[0] if found else None)
             await self._heard(answer.header.revision)
         if operation.HasField("request_put"):
-            self._session.is_full = False
+            self._session.note_room()
         return int(answer.header.revision)
 
     async def _done_though_full(self, key: str, expected: int, value: bytes, full: protocol.StoreFull) -> int:

@@ -30,5 +30,30 @@ async def _ask(client: etcd_client.Client, index: int, address: str) -> tuple[in
     except etcd_client.Failed:
         return None, protocol.Member("", address, answers=False, leads=False, version="")
     name = status.header.member_id
-    leads = bool(name == status.leader)
-    return int(status.dbSize), protocol.Member(f"{name:x}", address, answers=True, leads=leads, version=status.version)
+    leader = status.leader
+    member = protocol.Member(
+        f"{name:x}", address, answers=True, leads=name == leader, version=status.version, has_leader=bool(leader)
+    )
+    return int(status.dbSize), member
+
+
+def in_words(found: Sequence[protocol.Member]) -> str:
+    """Who of them answers, and whether they have a leader."""
+    answering = [each for each in found if each.answers]
+    if not answering:
+        return f"none of {len(found)} endpoints answers"
+    # One that lost its majority forgets its leader after an election timeout.
+    leading = "it has" if len(answering) == 1 else "they have"
+    verb = "answers" if len(answering) == 1 else "answer"
+    lead = "a leader" if any(each.has_leader for each in answering) else "no leader"
+    return f"{len(answering)} of {len(found)} endpoints {verb}, and {leading} {lead}"
+
+
+async def explained(
+    client: etcd_client.Client, endpoints: Sequence[addresses.Address], error: protocol.StoreUnavailable
+) -> protocol.StoreUnavailable:
+    """The error of a store that could not be opened, with who of the members answers."""
+    if error.reason != protocol.StoreUnavailable.reason:
+        return error
+    _, found = await ask(client, endpoints)
+    return protocol.StoreUnavailable(f"{error.message}; {in_words(found)}", reason=error.reason, hint=error.hint)

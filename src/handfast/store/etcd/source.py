@@ -11,11 +11,11 @@ It writes nothing but the fence that an engine writes when it is opened, and tha
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 from handfast import errors
 from handfast.store import protocol, transfer
-from handfast.store.etcd import engine, marks
+from handfast.store.etcd import engine, marks, members
 from handfast.store.etcd import place as places
 from handfast.store.etcd import session as sessions
 from handfast.wire import etcd_access, etcd_client
@@ -55,10 +55,20 @@ class EtcdSource(transfer.StoreSource):
         return True
 
 
+async def members_of(place: places.Place, access: etcd_access.Access) -> Sequence[protocol.Member]:
+    """The members that the URL names: each says it for itself, so that no majority is needed."""
+    async with session_of(place, access) as session:
+        return (await members.ask(session.client, place.endpoints))[1]
+
+
 async def open_source(place: places.Place, access: etcd_access.Access) -> EtcdSource:
     async with session_of(place, access) as session:
+        try:
+            found = await marks.read(session)
+        except protocol.StoreUnavailable as error:
+            raise await members.explained(session.client, place.endpoints, error) from None
         # 1. not begun here
-        if await marks.read(session) is None:
+        if found is None:
             raise errors.Refused(f"{place}: there is no store", reason="NoStore", hint="check the prefix of --store")
     store = await engine.open_store(place, access)
     try:

@@ -48,6 +48,26 @@ def test_rows_are_the_newest_first_and_come_in_ranges():
     assert book.page(NOTHING, 1, 2).total == 5
 
 
+def test_the_entries_of_two_chains_are_in_one_order():
+    mesh = ledgers.chain(
+        [ledgers.entry("m", age=8.5), ledgers.entry("n", age=6.5)],
+        [ledgers.entry("o", age=5.5), ledgers.entry("p", age=1)],
+        name=segments.MESH,
+    )
+    book = kept(*three(), *mesh)
+    assert found(book.page(NOTHING, 0, 100)) == ["p", "e", "o", "d", "n", "c", "b", "m", "a"]
+    assert found(book.page(NOTHING, 2, 3)) == ["o", "d", "n"]
+    assert found(book.page(NOTHING, 8, 3)) == ["a"]
+    assert found(book.page(NOTHING, 20, 3)) == []
+    # The order is kept until something changes, and what a search finds has it, too.
+    assert found(book.page(NOTHING, 0, 1)) == ["p"]
+    assert found(book.page(ledger.search("abcdef"), 0, 100)) == ["p", "e", "o", "d", "n", "b", "m", "a"]
+    # A line that nobody can read stays where it stands in its chain.
+    broken = dataclasses.replace(mesh[1], entries=(mesh[1].entries[0], "00 broken"))
+    book.put(broken)
+    assert found(book.page(NOTHING, 0, 4)) == ["e", "?", "o", "d"]
+
+
 @pytest.mark.parametrize(
     ("text", "names"),
     [
@@ -225,3 +245,25 @@ def test_times_of_a_chain_are_those_of_its_certificates():
     packed = ledger_index.keep(segment, ledger_index.read(segment))
     assert packed.oldest == NOW - datetime.timedelta(hours=3)
     assert packed.newest == NOW - datetime.timedelta(hours=1)
+
+
+def test_certificates_of_nodes_since_an_instant_are_counted_and_only_a_segment_on_both_sides_of_it_is_unpacked(
+    monkeypatch,
+):
+    serving = ledgers.entry("e", age=1, signer=signer_names.KUBELET_SERVING)
+    book = kept(*three(), *ledgers.chain([serving, ledgers.entry("f", age=2, rule="Renewal")], name="mesh"))
+    unpacked: list[str] = []
+    lines = ledger_index.Kept.lines
+
+    def noting(segment: ledger_index.Kept) -> tuple[str, ...]:
+        unpacked.append(segment.name)
+        return lines(segment)
+
+    monkeypatch.setattr(ledger_index.Kept, "lines", noting)
+    hour = ledgers.HOUR
+    # a and b joined before; of c and d one is older; e joined, the serving certificate is no node's login, f was renewed.
+    assert book.issued_since(NOW - 6.5 * hour) == ledger_index.Issued(count=3, joins=2)
+    assert len(unpacked) == 1
+    assert book.issued_since(NOW - 100 * hour) == ledger_index.Issued(count=6, joins=5)
+    assert book.issued_since(NOW) == ledger_index.Issued()
+    assert book.unreadable == 0

@@ -8,6 +8,7 @@ import pytest
 from handfast.api import signer_names
 from handfast.rules.console import trails
 from handfast.rules.ledger import entries
+from handfast.rules.mesh import holders
 from tests.unit.rules.console import ledgers
 
 
@@ -22,7 +23,7 @@ def test_a_certificate_by_a_token_leads_to_everything():
         "request": ("csr-w1", "/requests/csr-w1"),
         "rule": ("NodeJoin", "/rules/NodeJoin"),
         "token": ("abcdef", "/tokens/abcdef"),
-        "made by": ("alice@example", "/ledger?filter=alice%40example"),
+        "made by": ("alice@example", "/tokens?filter=alice%40example"),
     }
 
 
@@ -52,14 +53,28 @@ def test_what_is_gone_is_told_with_the_reason():
         ({"rule": "", "request": ""}, {"rule": ("none on record", ""), "request": ("none on record", "")}),
         ({"rule": "MachineJoin: ns/m-1"}, {"rule": ("MachineJoin: ns/m-1", "/rules/MachineJoin")}),
         (
-            {"signer": signer_names.MESH_IDENTITY, "request": "Pod ns/p"},
-            {"workload": ("Pod ns/p", "/mesh?filter=Pod%20ns%2Fp")},
+            {
+                "signer": signer_names.MESH_IDENTITY,
+                "request": holders.Holder(namespace="ns", pod="p", uid="1-2", node="w1").text,
+            },
+            {"workload": ("ns/p", "/mesh/workloads?filter=ns%2Fp")},
         ),
+        ({"signer": signer_names.MESH_IDENTITY, "request": "a digest"}, {"workload": ("a digest", "")}),
     ],
 )
 def test_other_certificates_lead_to_what_they_came_by(more, expected):
     found = steps(ledgers.entry("w1", **more))
     assert {label: found[label] for label in expected} == expected
+
+
+def test_a_renewed_certificate_leads_to_the_token_with_which_its_node_joined():
+    more = {"authenticated_by": "x509", "token_id": "ff" * 32, "requester": "system:node:w1"}
+    found = steps(ledgers.entry("w1", **more), joined_with="abcdef", token_there=True, made_by="alice")
+    assert found["joined with token"] == ("abcdef", "/tokens/abcdef")
+    assert found["made by"] == ("alice", "/tokens?filter=alice")
+    gone = steps(ledgers.entry("w1", **more), joined_with="abcdef", token_there=False)
+    assert gone["joined with token"] == ("abcdef", "/ledger?filter=abcdef")
+    assert "joined with token" not in steps(ledgers.entry("w1", **more))
 
 
 def test_every_rule_that_entries_name_is_told():
