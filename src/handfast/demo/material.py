@@ -78,7 +78,7 @@ def ask(path, body=None):
 if sys.argv[1] == "cluster-info":
     print(ask("/api/v1/namespaces/kube-public/configmaps/cluster-info")["data"]["kubeconfig"])
 for pod in ask(f"/api/v1/namespaces/{sys.argv[2]}/pods")["items"] if sys.argv[1] == "pods" else ():
-    print(pod["metadata"]["name"], ",".join(each["name"] for each in pod["spec"]["containers"]))
+    print(pod["metadata"]["name"], *(each["name"] for kind in ("initContainers", "containers") for each in pod["spec"][kind]))
 for item in json.load(open(sys.argv[2]))["items"] if sys.argv[1] == "create" else ():
     namespace = item["metadata"].get("namespace")
     place = f"namespaces/{namespace}/" if namespace else ""

@@ -6,8 +6,8 @@ What is made of a look is made once for it, not for each browser: with thousands
 
 from __future__ import annotations
 
-import datetime
-from collections.abc import Sequence
+import base64
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -15,11 +15,14 @@ from handfast.api import jsonpath
 from handfast.api.printing import ages
 from handfast.console import known as known_module
 from handfast.console import needs, page
+from handfast.console.pages import tokens as tokens_page
 from handfast.rules import check
-from handfast.rules.console import expiring, overview, questions
+from handfast.rules.console import endings, expiring, overview, questions
 from handfast.rules.diagnoses import facts as facts_module
 from handfast.rules.diagnoses import judged
+from handfast.rules.mesh import control_plane
 from handfast.rules.nodes import join_failures
+from handfast.rules.nodes import overview as node_states
 
 # How long the first page of a new console waits for its first look.
 _PATIENCE: Final = 4.0
@@ -86,20 +89,53 @@ async def show(known: known_module.Known, question: questions.Question) -> dict[
         "picture": (expiring.DAYS * expiring.WIDTH, expiring.HEIGHT),
         "expiring": expiring.in_words(found.days),
         "since": found.since,
-        "ends": _ends(facts),
+        "ends": endings.ordered(_ends(known, facts), known.now()),
+        "on_time": on_time(known),
+        "elsewhere": _elsewhere,
     }
 
 
-def _ends(facts: facts_module.Facts | None) -> list[tuple[str, datetime.datetime]]:
-    """Certificates that nobody counts in days: those of the server, of who asks, and of the CA."""
+def _ends(known: known_module.Known, facts: facts_module.Facts | None) -> list[endings.Ending]:
+    """What nobody counts in days: CAs, certificates of the server and of who asks, the mesh's own, tokens."""
+    shown = endings.of_tokens([row.expires for row in tokens_page.rows_of(known)], known.now())
+    shown += _of_mesh(known)
     if facts is None:
-        return []
-    shown = []
+        return shown
     if not isinstance(facts.reach.certificate, check.Unread):
-        shown.append(("The API server's certificate", facts.reach.certificate.not_after))
+        shown.append(endings.Ending("The API server's certificate", facts.reach.certificate.not_after))
     if facts.credential is not None:
-        shown.append(("Your own certificate", facts.credential.not_after))
-    return shown
+        shown.append(endings.Ending("Your own certificate", facts.credential.not_after))
+    return [*shown, *endings.of_bundle("The cluster's CA", facts.own_ca)]
+
+
+def _of_mesh(known: known_module.Known) -> list[endings.Ending]:
+    anchors = known.of(needs.MESH_CONFIG).get(known.mesh_namespace, control_plane.TRUST_ANCHOR)
+    signing = known.of(needs.MESH_SECRETS).get(known.mesh_namespace, control_plane.SIGNING)
+    roots = "" if anchors is None else (anchors.data or {}).get(control_plane.ANCHORS_KEY, "")
+    certificate = "" if signing is None or signing.data is None else signing.data.certificate or ""
+    try:
+        chain = base64.b64decode(certificate, validate=True)
+    except ValueError:
+        chain = b""
+    # Of the issuer's chain the first is the issuer.
+    return [
+        *endings.of_bundle("The mesh's root", roots.encode(), "/mesh"),
+        *endings.of_bundle("The mesh's issuer", chain, "/mesh")[:1],
+    ]
+
+
+def on_time(known: known_module.Known) -> tuple[int, int]:
+    """How many nodes hold a certificate and renew it on time, of how many."""
+    counts = known.fleet.table.counts
+    return counts[node_states.State.GOOD], sum(counts.values())
+
+
+def _elsewhere(
+    sentences: Sequence[overview.Sentence], pages: Sequence[page.Page], badges: Mapping[str, page.Badge | None]
+) -> list[page.Page]:
+    """Pages with something that needs somebody, of which no sentence tells."""
+    told = {"/" + each.link.removeprefix("/").partition("/")[0].partition("?")[0] for each in sentences}
+    return [each for each in pages if badges.get(each.path) and each.path not in {PAGE.path, *told}]
 
 
 def _badge(known: known_module.Known) -> page.Badge | None:

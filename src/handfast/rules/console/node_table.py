@@ -177,7 +177,10 @@ class Table:
         records = self._ordered[begin : begin + count]
         if state is overview.State.SILENT and count > _SHOWN:
             # When the first of them fell silent is told.
-            return sorted(heapq.nsmallest(_SHOWN, records, key=lambda record: record.renewed or math.inf), key=order)
+            return sorted(
+                heapq.nsmallest(_SHOWN, records, key=lambda record: record.renewed or record.issued or math.inf),
+                key=order,
+            )
         return records[:_SHOWN]
 
     def lifetimes(self) -> Iterator[tuple[int, int]]:

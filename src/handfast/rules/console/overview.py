@@ -19,7 +19,7 @@ from urllib import parse as urls
 
 from handfast.api import jsonpath
 from handfast.api.printing import ages
-from handfast.rules import check
+from handfast.rules import check, request_explanation
 from handfast.rules.console import consequences
 from handfast.rules.diagnoses import facts, judged, members, standing
 from handfast.rules.nodes import join_failures
@@ -156,7 +156,8 @@ def _began(rows: Sequence[node_states.Row]) -> datetime.datetime | None:
 
 def _since(row: node_states.Row) -> datetime.datetime | None:
     if row.state is node_states.State.SILENT:
-        return row.seen
+        # One that never registered was not seen at all: its certificate says since when it could be.
+        return row.seen or (None if row.certificate is None else row.certificate.issued_at)
     if row.state is node_states.State.EXPIRED and row.certificate is not None:
         return row.certificate.not_after
     return row.renewal[1] if row.state is node_states.State.LATE and row.renewal is not None else None
@@ -169,7 +170,7 @@ def _of_requests(each: check.Check, read: facts.Requests) -> Sentence:
     created = [ages.instant(jsonpath.text(one, "metadata", "creationTimestamp")) for one in waiting]
     return Sentence(
         about=_several("request", names),
-        text=each.sentence if why is None or each.reason == _STUCK else f"it waits for somebody. {why.sentence}",
+        text=each.sentence if each.reason == _STUCK else _why(names, why),
         urgent=each.verdict is check.Verdict.FAILED,
         reason=each.reason,
         since=min((one for one in created if one is not None), default=None),
@@ -177,6 +178,14 @@ def _of_requests(each: check.Check, read: facts.Requests) -> Sentence:
         command=each.hint,
         link=f"/requests/{urls.quote(names[0], safe='')}" if len(names) == 1 else "/requests",
     )
+
+
+def _why(names: Sequence[str], why: request_explanation.Explanation | None) -> str:
+    """Which ones wait, and of one alone which checks it fails; what was compared stands on its page."""
+    if len(names) > 1:
+        return f"they wait for somebody: {check.several(names)}"
+    failed = [] if why is None else [each.name for each in why.checks if not each.passed]
+    return f"it waits for somebody; it fails: {check.several(failed)}" if failed else "it waits for somebody"
 
 
 def _of_joins(joins: Iterable[join_failures.Failed], now: datetime.datetime) -> Iterator[Sentence]:
@@ -191,7 +200,7 @@ def _of_joins(joins: Iterable[join_failures.Failed], now: datetime.datetime) -> 
         yield Sentence(
             about=_CREDENTIALS.get(credential)
             or (f"Token {token}" if known and token else "A token that is not there"),
-            text=f"was refused {times} time{'' if times == 1 else 's'}{wheres}: {reason}",
+            text=f"was refused {times} time{'' if times == 1 else 's'}{wheres}",
             urgent=False,
             reason=reason,
             since=min(each.first or each.last for each in these),

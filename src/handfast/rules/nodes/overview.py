@@ -297,7 +297,7 @@ def _of_requests(requests: Sequence[Request]) -> tuple[str, str]:
 
 
 # How the word begins for a node that came by a token; its id follows.
-BY_TOKEN: Final = "token "  # noqa: S105 - a word, no secret
+BY_TOKEN: Final = "token "  # noqa: S105  a word, no password
 
 
 def came_by(issued: Iterable[entries.Entry]) -> str:

@@ -102,9 +102,10 @@ def test_every_state_that_needs_somebody_has_a_sentence(state: node_states.State
         assert alone.about == "request csr-1"
 
 
-def test_a_node_that_never_was_seen_has_no_since():
-    [silent] = told(nodes=known.nodes(leases=[]))
-    assert (silent.reason, silent.since) == ("NodeSilent", None)
+def test_a_node_that_never_was_seen_is_silent_since_it_has_its_certificate():
+    read = known.nodes(leases=[])
+    [silent] = told(nodes=read)
+    assert (silent.reason, silent.since) == ("NodeSilent", read.issued[0].issued_at)
 
 
 def test_a_node_that_waits_is_told_of_once():
@@ -123,12 +124,16 @@ def test_a_request_that_is_explained_says_why_it_waits():
     why = request_explanation.Explanation("Pending", (failed_check,), "", due)
     waiting = known.request("csr-9", of="w9")
     [sentence] = told(requests=facts.Requests([waiting], {"csr-9": why}))
-    assert sentence.text == f"it waits for somebody. {why.sentence}"
+    assert sentence.text == "it waits for somebody; it fails: name"
+    # Nobody has looked why, or nothing fails: no more is said.
+    [sentence] = told(requests=facts.Requests([waiting]))
+    assert sentence.text == "it waits for somebody"
 
 
 def test_several_requests_are_counted():
     [sentence] = told(requests=facts.Requests([known.request("a/b"), known.request("c")]))
     assert (sentence.about, sentence.link) == ("2 requests", "/requests")
+    assert sentence.text == "they wait for somebody: a/b, c"
 
 
 def test_what_could_not_be_read_is_told_by_its_check():
@@ -167,10 +172,10 @@ def test_joins_that_were_refused_are_told_by_token_and_reason():
     assert certificate.about == "A certificate for bootstrapping"
     assert certificate.command.startswith("handfast machine credentials create --kind master")
     assert expired.about == "Token abcdef"
-    assert expired.text == "was refused 312 times from 192.0.2.1, 192.0.2.2: TokenExpired"
+    assert expired.text == "was refused 312 times from 192.0.2.1, 192.0.2.2"
     assert (expired.since, expired.link, expired.urgent) == (NOW - 3 * HOUR, "/tokens/abcdef", False)
     assert expired.command.startswith("handfast token create")
-    assert (unknown.about, unknown.text) == ("A token that is not there", "was refused 1 time: UnknownToken")
+    assert (unknown.about, unknown.text) == ("A token that is not there", "was refused 1 time")
     assert unknown.link == "/tokens"
 
 
