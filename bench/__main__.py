@@ -21,6 +21,7 @@ import uvloop
 from bench import (
     access,
     certify,
+    checks,
     configurations,
     console,
     decisions,
@@ -86,6 +87,8 @@ _ALONE: dict[str, Callable[[settings.Run], Awaitable[list[measure.Figure]]]] = {
     "proxies": proxies.proxies,
     "denials": denials.denials,
     "console": console.console,
+    "check": checks.checks,
+    "demo": checks.demo,
 }
 _NAMES = (*_PAIRED, *_ALONE)
 _LATEST = pathlib.Path(__file__).parent / "results" / "latest.json"

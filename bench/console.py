@@ -49,7 +49,7 @@ def _name(number: int) -> str:
     return f"node-{number:05d}"
 
 
-def _fleet(count: int, now: datetime.datetime) -> Iterator[preload.Stored]:
+def fleet(count: int, now: datetime.datetime) -> Iterator[preload.Stored]:
     """Nodes that are seen, Leases that stay good for the run, and a ledger with a certificate of each."""
     for number in range(count):
         (resource, node), (lease_resource, lease) = preload.node(_name(number), {"zone": f"zone-{number % 9}"})
@@ -160,27 +160,19 @@ async def console(run: settings.Run) -> list[measure.Figure]:
     """The figures of the console."""
     sizes, now = run.sizes, clocks.SystemClock().now()
     few, many = run.directory / "console-few", run.directory / "console-many"
-    preload.write(few, _fleet(sizes.few_nodes, now))
-    preload.write(many, _fleet(sizes.many_nodes, now))
+    preload.write(few, fleet(sizes.few_nodes, now))
+    preload.write(many, fleet(sizes.many_nodes, now))
     async with (
         servers.plane(few) as beside_few,
         servers.plane(many) as beside_many,
         _console(beside_few, sizes.few_nodes) as small,
         _console(beside_many, sizes.many_nodes) as large,
     ):
-        memory = [(measure.pss(large.pid) - _BYTES_A_NODE * sizes.many_nodes) / measure.MIB]
         empty = measure.pss(small.pid) / measure.MIB
         return [
             *await _pages(run, small, large),
             *await _live(run, beside_few, small),
             *await _idle(sizes, large),
-            measure.Figure(
-                "console.memory",
-                f"console of {sizes.many_nodes:,} nodes: PSS less 1 kB a node",
-                "MiB",
-                memory,
-                MEMORY_MIB,
-            ),
             measure.Figure("console.memory.few", f"  PSS of that of {sizes.few_nodes}", "MiB", [empty]),
             *await _browser(sizes, large),
         ]
@@ -252,8 +244,8 @@ async def _updates(plane: servers.Server, console: Console, browsers: int) -> fl
 
 
 @contextlib.asynccontextmanager
-async def _stream(console: Console) -> AsyncIterator[aiohttp.StreamReader]:
-    address, headers = f"{console.base}/live?page=/nodes", {"Cookie": console.cookie}
+async def _stream(console: Console, page: str = "/nodes") -> AsyncIterator[aiohttp.StreamReader]:
+    address, headers = f"{console.base}/live?page={page}", {"Cookie": console.cookie}
     timeout = aiohttp.ClientTimeout(total=None)
     async with aiohttp.ClientSession(timeout=timeout) as http, http.get(address, headers=headers) as answer:
         if answer.status != 200:
@@ -310,8 +302,10 @@ async def _drain(reader: asyncio.StreamReader) -> None:
 
 
 async def _idle(sizes: settings.Sizes, console: Console) -> list[measure.Figure]:
+    """With the overview open, which people leave open: it looks at the control plane twice a minute."""
     shares = []
-    async with _stream(console) as stream:
+    await console.get("/")
+    async with _stream(console, "/") as stream:
         await _heard(stream)
         task = asyncio.create_task(_drained(stream))
         await measure.settle((console.pid,))
@@ -320,8 +314,19 @@ async def _idle(sizes: settings.Sizes, console: Console) -> list[measure.Figure]
             await asyncio.sleep(_IDLE_SECONDS)
             shares.append(100 * (measure.cpu_seconds(console.pid) - before) / (time.monotonic() - begun))
         task.cancel()
-    title = f"idle, {sizes.many_nodes:,} nodes and a page open: share of a core"
-    return [measure.Figure("console.idle", title, "%", shares, IDLE_PER_CENT)]
+    memory = [(measure.pss(console.pid) - _BYTES_A_NODE * sizes.many_nodes) / measure.MIB]
+    return [
+        measure.Figure(
+            "console.idle",
+            f"idle, {sizes.many_nodes:,} nodes and the overview open: share of a core",
+            "%",
+            shares,
+            IDLE_PER_CENT,
+        ),
+        measure.Figure(
+            "console.memory", f"console of {sizes.many_nodes:,} nodes: PSS less 1 kB a node", "MiB", memory, MEMORY_MIB
+        ),
+    ]
 
 
 async def _drained(stream: aiohttp.StreamReader) -> None:

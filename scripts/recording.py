@@ -44,7 +44,7 @@ _CLASSES: Final = {"": "", "0": "", "1": "b", "2": "f", "1;36": "t", "1;32": "g"
 _STYLE: Final = """
 .box{fill:#fbfbfa;stroke:#d4d4d0}
 text{font:13px/18px ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace;fill:#24292f;white-space:pre}
-.b{font-weight:600;fill:#111}.f{fill:#6e7781}.t{font-weight:600;fill:#0b6177}.g{font-weight:600;fill:#1a7f37}
+.b{font-weight:600;fill:#111}.f{fill:#667079}.t{font-weight:600;fill:#0b6177}.g{font-weight:600;fill:#1a7f37}
 .w{fill:#8a5a00}.e{font-weight:600;fill:#b42318}
 @media (prefers-color-scheme:dark){.box{fill:#16191d;stroke:#33383f}text{fill:#d5d9de}.b{fill:#fff}.f{fill:#8b949e}.t{fill:#6cc9df}
 .g{fill:#5fce7d}.w{fill:#e0b14e}.e{fill:#ff8a80}}

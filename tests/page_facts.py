@@ -53,6 +53,13 @@ def command_names() -> frozenset[str]:
     return frozenset(words[0] for words, _ in commands() if words)
 
 
+def command_paths() -> frozenset[str]:
+    """Every command that does something by itself, as it is typed."""
+    return frozenset(
+        " ".join(words) for words, command in commands() if not isinstance(command, click.Group) or "join" in words
+    )
+
+
 @functools.cache
 def flags() -> frozenset[str]:
     own = {

@@ -20,6 +20,10 @@ _TYPED = re.compile(r"(?:[^\n]*\\\n)*[^\n]*")
 _HEREDOC = re.compile(r"<<'?EOF'?$")
 # What ends one command of a line of shell, beside the end of the line.
 _ENDS = frozenset({"|", "||", "&&", ";", "&", ">", ">>", "2>", "2>&1", "<", "<<<", "<<"})
+# A block, also one that is indented, and a line in it that somebody could type.
+_ANY_FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
+_PROGRAMS = "handfast|kubectl|etcdctl|kubeadm|make|pytest|python3?|pipx?|curl|openssl|systemctl"
+_COMMAND = re.compile(rf"^ *(?:\$ )?((?:[A-Z_]+=\S+ )*(?:[\w.~-]*/)*(?:{_PROGRAMS}) \S.*)$", re.MULTILINE)
 # What stands for words that a page leaves out.
 _LEFT_OUT = "…"
 
@@ -69,6 +73,13 @@ def steps(content: str, terminal: str | None = None) -> Iterator[Step]:
             yield from map(_step, parts)
 
 
+def untyped(content: str) -> Iterator[str]:
+    """The command lines of all blocks that nobody types: those of other languages, and those that are indented."""
+    for indent, language, block in _ANY_FENCE.findall(content):
+        if indent or language != "console":
+            yield from _COMMAND.findall(block)
+
+
 def _step(part: str) -> Step:
     found = _TYPED.match(part)
     assert found is not None
@@ -98,7 +109,7 @@ def _typed(line: str) -> Iterator[tuple[str, ...]]:
         words = _split(piece)
         starts = [i for i, word in enumerate(words) if word.rpartition("/")[2] == "handfast"]
         for start in starts:
-            if start == 0 or words[start - 1] in _ENDS or "=" in words[start - 1]:
+            if start == 0 or words[start - 1] in _ENDS or "=" in words[start - 1] or words[start - 1].endswith(";"):
                 end = next((i for i in range(start, len(words)) if words[i] in _ENDS), len(words))
                 yield words[start + 1 : end]
 

@@ -11,6 +11,7 @@ import ast
 import functools
 import pathlib
 import re
+import subprocess
 import tomllib
 from collections.abc import Callable, Iterator
 from typing import Any, cast
@@ -128,6 +129,13 @@ def test_good_links_pass():
     assert anchors(content) == {"some-heading-here"}
     assert dead_links(ROOT / "README.md", "[a](docs/tour.md) [b](docs/tour.md#1-a-request)") == []
     assert dead_paths(content) == []
+
+
+def test_the_index_leads_to_every_page():
+    """A page that the index does not have is found by nobody."""
+    index = text(ROOT / "docs" / "README.md")
+    linked = {target.partition("#")[0] for target in LINK.findall(index)}
+    assert sorted({page.name for page in (ROOT / "docs").glob("*.md")} - linked - {"README.md"}) == []
 
 
 def test_the_concept_map_is_the_only_one_and_names_modules():
@@ -545,6 +553,57 @@ def test_make_targets_exist():
     named = {match for page in PAGES for match in re.findall(r"(?:`|^\$ )make ([a-z]+)", text(page), re.MULTILINE)}
     assert {"up", "test"} <= named
     assert sorted(named - targets) == []
+
+
+def test_make_demo_runs_what_its_page_says():
+    """Without installing anything: make prints what it would do in a directory where nothing is installed."""
+    words = ("make", "--dry-run", "--no-print-directory", "demo", "VENV=elsewhere", "FLAGS=--step")
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True, timeout=60)
+    said = done.stdout.splitlines()
+    # Last, and with the flags that were given.
+    assert said[-1] == "exec elsewhere/bin/handfast demo --step"
+    # From locked dependencies, those of the mesh and of the console among them.
+    assert any("--require-hashes" in row and "requirements.lock" in row for row in said)
+    assert any("--require-hashes" in row and "requirements-mesh.lock" in row for row in said)
+    locked = text(ROOT / "requirements-mesh.lock")
+    assert all(re.search(rf"^{name}==", locked, re.MULTILINE) for name in ("grpcio", "jinja2", "segno"))
+    page, first = text(ROOT / "docs" / "demo.md"), text(ROOT / "README.md")
+    assert "`make demo FLAGS=--step`" in page
+    assert "`make demo` installs the rest into `.venv`, from locked dependencies" in page
+    assert "`make demo` installs what the console needs" in first
+
+
+# A task of whoever comes here -> the page that its row of the index leads to.
+TASKS = {
+    "join with a token": "joining.md",
+    "with a file, or over HTTPS from a URL": "joining.md",
+    "before the server is there": "joining.md",
+    "Limit a token": "joining.md",
+    "a whole fleet": "machines.md",
+    "node rotate": "node.md",
+    "ca rotate": "ca.md",
+    "mesh anchors rotate": "mesh-anchors.md",
+    "token delete": "joining.md",
+    "machine credentials revoke": "machines.md",
+    "node revoke": "access.md",
+    "off for too long": "node.md",
+    "everything expired": "store.md",
+    "A Pod is compromised": "mesh-revocation.md",
+    "A machine was stolen": "access.md",
+    "Install the mesh": "mesh.md",
+    "On a Kubernetes cluster": "cluster.md",
+    "in an etcd": "etcd.md",
+    "in order": "check.md",
+    "in a browser": "console.md",
+    "Upgrade, uninstall": "uninstall.md",
+    "in a minute": "demo.md",
+}
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_the_index_has_the_task_and_leads_to_its_page(task):
+    rows = [row for row in text(ROOT / "docs" / "README.md").splitlines() if row.startswith("| ")]
+    assert any(task in row and f"]({TASKS[task]}" in row for row in rows)
 
 
 def test_the_command_line_reference_names_every_command():

@@ -40,7 +40,6 @@ FOREIGN = {
     "no_proxy": "a variable that programs of others read",
     "--ignore-preflight-errors=all": "a flag of kubeadm",
     "--enable-aggregator-routing": "a flag of kube-apiserver",
-    "--client-cert-auth": "a flag of etcd",
     "--max-request-bytes": "a flag of etcd",
     "/etc/kubernetes/pki": "where kubeadm keeps its CA",
     "instance-config.yaml": "a file of kubeadm's",
@@ -220,6 +219,13 @@ def test_every_command_line_is_understood(page: pathlib.Path) -> None:
     assert misread_lines(page.read_text()) == []
 
 
+def test_every_example_of_the_help_is_understood() -> None:
+    page = (ROOT / "docs" / "reference" / "cli.md").read_text()
+    examples = [line for line in page_text.untyped(page) if line.startswith("handfast ")]
+    assert len(examples) > 100
+    assert [wrong for line in examples for wrong in misread_lines(f"```console\n$ {line}\n```\n")] == []
+
+
 def test_there_are_command_lines() -> None:
     names = page_facts.command_names()
     lines = [line for page in PAGES for line in page_text.command_lines(page.read_text(), names)]
@@ -260,6 +266,7 @@ def test_every_form_is_met() -> None:
         ("handfast serve controllers --controllers csrapproving,kitchen", "kitchen"),
         ("X=$(.venv/bin/handfast token create --forever)", "--forever"),
         ("sudo true && handfast node fly", "there is no command 'fly'"),
+        ("(umask 077; handfast token create --forever > token)", "--forever"),
     ],
 )
 def test_a_command_line_that_is_wrong_is_seen(line: str, why: str) -> None:

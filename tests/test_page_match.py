@@ -64,6 +64,14 @@ def test_the_commands_of_a_page_are_found_as_they_are_typed() -> None:
     assert (third.command, third.line, third.printed) == ("cat <<EOF\ntext\n$x\nEOF\n", "cat <<EOF", "shown\n")
 
 
+def test_a_command_in_a_block_that_nobody_types_is_found() -> None:
+    page = (
+        "```text\n$ handfast up\nNAME AGE\n```\n1. A list:\n\n   ```console\n   $ kubectl get nodes\n   ```\n"
+        "```\nA_B=1 .venv/bin/pytest x\n```\n```ini\nExecStart=/usr/bin/handfast up\n```\n```console\n$ handfast up\n```\n"
+    )
+    assert list(page_text.untyped(page)) == ["handfast up", "kubectl get nodes", "A_B=1 .venv/bin/pytest x"]
+
+
 def test_the_blocks_of_one_terminal_are_found() -> None:
     page = "<!-- tested: first terminal -->\n```console\n$ a\n```\n```console\n$ b\n```\n"
     assert list(page_text.steps(page, "first")) == [page_text.Step("a", "")]

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from tests import source_text
+from tests import contrast, source_text
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -57,20 +57,12 @@ def _light_and_dark():
     return [dict(re.findall(r"([.\w]+)\{[^}]*?fill:(#\w+)", style)) for style in (light, dark)]
 
 
-def _luminance(colour: str) -> float:
-    digits = colour[1:] if len(colour) == 7 else "".join(2 * digit for digit in colour[1:])
-    parts = [int(digits[place : place + 2], 16) / 255 for place in (0, 2, 4)]
-    linear = [part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-
 @pytest.mark.parametrize("theme", [0, 1], ids=["light", "dark"])
 @pytest.mark.parametrize("words", ["text", ".small"])
 @pytest.mark.parametrize("ground", [".page", ".box", ".strong"])
 def test_words_stand_out_from_their_ground(theme, words, ground):
     colours = _light_and_dark()[theme]
-    lighter, darker = sorted((_luminance(colours[words]), _luminance(colours[ground])), reverse=True)
-    assert (lighter + 0.05) / (darker + 0.05) >= 4.5
+    assert contrast.ratio(colours[words], colours[ground]) >= contrast.LEAST
 
 
 def test_the_picture_of_the_console_is_as_wide_as_a_page_and_small():

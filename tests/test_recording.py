@@ -13,6 +13,7 @@ from xml.etree import ElementTree
 import pytest
 
 from handfast.demo import lines, story
+from tests import contrast
 
 ROOT = pathlib.Path(__file__).parents[1]
 PICTURE = ROOT / "docs" / "pictures" / "demo.svg"
@@ -55,6 +56,17 @@ def test_it_is_readable_in_light_and_dark_and_without_motion():
     text = PICTURE.read_text()
     assert "prefers-color-scheme:dark" in text
     assert "prefers-reduced-motion:reduce" in text
+
+
+@pytest.mark.parametrize("theme", [0, 1], ids=["light", "dark"])
+def test_every_colour_of_words_stands_out_from_the_ground(theme):
+    style = PICTURE.read_text().partition("<style>")[2].partition("</style>")[0]
+    light, dark = style.split("@media (prefers-color-scheme:dark)")
+    colours = dict(re.findall(r"([.\w]+)\{[^}]*?fill:(#\w+)", (light, dark)[theme]))
+    ground = colours.pop(".box")
+    assert set(colours) == {"text", ".b", ".f", ".t", ".g", ".w", ".e"}
+    weak = {name: round(contrast.ratio(colour, ground), 2) for name, colour in colours.items()}
+    assert {name: ratio for name, ratio in weak.items() if ratio < contrast.LEAST} == {}
 
 
 def test_every_line_that_is_typed_in_it_is_that_of_the_story_and_none_is_missing(rows):

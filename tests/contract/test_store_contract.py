@@ -644,3 +644,12 @@ async def test_the_longest_key_with_the_largest_value_fits(store: protocol.Store
     second = await store.update(key, BIG[::-1], expected=first)
     assert await store.get(key) == protocol.Entry(key, BIG[::-1], second, first)
     await store.delete(key, expected=second)
+
+
+async def test_a_store_says_how_it_is(store: protocol.Store) -> None:
+    revisions = [await store.create(f"k{number}", b"x" * 1000) for number in range(20)]
+    await store.compact(revisions[10])
+    stats = await store.stats()
+    assert stats.floor == await store.floor() == revisions[10]
+    assert (stats.size_bytes or 0) > 20_000
+    assert type(store).__name__.lower().startswith(stats.engine)

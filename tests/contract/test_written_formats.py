@@ -7,6 +7,7 @@ It does not compare what is written today with them: a newer version may write m
 from __future__ import annotations
 
 import asyncio
+import base64
 import datetime
 import json
 import pathlib
@@ -26,6 +27,12 @@ from handfast.node import report
 from handfast.rules import trust_rotation
 from handfast.rules.ledger import entries, segments, verification
 from handfast.runtime import addresses
+from handfast.store import protocol
+from handfast.store.etcd import engine as etcd
+from handfast.store.etcd import source
+from handfast.wire import etcd_access
+from handfast.wire import etcd_messages as messages
+from tests.world import etcds
 from tests.world import world as worlds
 from tests.world.clock import MovableClock
 
@@ -82,8 +89,8 @@ def prepared(root: pathlib.Path, clock: MovableClock) -> pathlib.Path:
     return root
 
 
-async def require_served(root: pathlib.Path, clock: MovableClock) -> None:
-    async with worlds.world(root, clock=clock) as world:
+async def require_served(root: pathlib.Path, clock: MovableClock, store: protocol.Store | None = None) -> None:
+    async with worlds.world(root, clock=clock, store=store, shared=store is not None) as world:
         for path, check in STORED.items():
             answer = await world.get(path)
             assert answer.status == 200, path
@@ -99,6 +106,19 @@ async def test_a_store_of_before_is_served(tmp_path: pathlib.Path, name: str) ->
     database.close()
     (root / "store.db").chmod(0o600)
     await require_served(root, clock)
+
+
+async def test_a_store_of_before_in_an_etcd_is_served(tmp_path: pathlib.Path) -> None:
+    clock = MovableClock()
+    root, place = prepared(tmp_path / "data", clock), etcds.shared().place()
+    async with source.session_of(place, etcd_access.Access()) as session:
+        for line in (FORMATS / "store-etcd.jsonl").read_text().splitlines():
+            row = json.loads(line)
+            key = place.root + row["key"].encode()
+            await session.write(messages.PutRequest(key=key, value=base64.b64decode(row["value"])))
+    store = await etcd.open_store(place, etcd_access.Access())
+    assert (store.identity, store.epoch_offset) == ("71eb99fc2c7fd955f0ef2e5bcff8b13a", 10**9)
+    await require_served(root, clock, store)
 
 
 async def test_a_backup_of_before_is_restored_and_served(tmp_path: pathlib.Path) -> None:

@@ -19,7 +19,7 @@ import subprocess
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -90,6 +90,12 @@ class Member:
         device = self._network.device(self.ip)
         subprocess.run(["ip", "link", "set", device, "up" if connected else "down"], check=True)
 
+    def route(self, others: Sequence[Member], *, connected: bool) -> None:
+        """What it sends to others is thrown away, or sent again. Whoever is on the machine itself reaches it all the while."""
+        for other in others:
+            words = ["ip", "route", "delete" if connected else "add", "blackhole", f"{other.ip}/32"]
+            subprocess.run(self._network.inside(self.ip, *words), check=True)
+
     def status(self) -> dict[str, Any] | None:
         """What it says of itself and its leader; None if it does not answer."""
         url = f"https://{self.address}/v3/maintenance/status"
@@ -131,6 +137,9 @@ class Cluster:
         (self.home / "ca.crt").write_bytes(ca.pem)
         (self.home / "server.crt").write_bytes(issued.pem)
         (self.home / "server.key").write_bytes(key.to_pem())
+
+    def but(self, member: Member) -> list[Member]:
+        return [each for each in self.members if each is not member]
 
     def leader(self) -> Member:
         """The one that most follow, when there is one."""

@@ -26,6 +26,7 @@ from tests.world import world as worlds
 LEFT = {
     "test_two_servers.py": "its stories are on both engines as it is",
     "test_etcd_store.py": "its stories are on etcd as it is",
+    "test_store_metrics.py": "its stories are on both engines as it is",
     "test_every_route.py": "asks what comes through to a store that counts: nothing of those who are refused before it",
     "test_custom_resources.py::test_a_kind_defined_on_one_server_can_be_used_on_the_other_at_once": "its store holds the "
     "events of one server back; test_two_servers.py does so on etcd",

@@ -31,6 +31,7 @@ STAY = {
     ".venv/bin/handfast up ": READY,
     "handfast serve controllers --kubeconfig ": "controllers started",
     "handfast node run ": "registered",
+    "handfast console": "This address opens it",
     "handfast serve machine-config ": "configurations are served",
     "handfast mesh run --service-account shop/web ": " runs at ",
 }
@@ -45,6 +46,7 @@ SETTLE = (
     "handfast machine explain ",
     "handfast mesh run --service-account shop/client -- curl ",
     "handfast mesh edges ",
+    "handfast status",
     "handfast mesh anchors rotate --dry-run",
     "tail -n 1 calls.txt",
     "grep -c ",

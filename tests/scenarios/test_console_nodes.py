@@ -3,13 +3,16 @@
 
 from __future__ import annotations
 
+import pathlib
 import re
 
 import pytest
 from playwright import sync_api as playwright
 
 from handfast.api import resources
-from tests.scenarios import console_nodes, console_world
+from handfast.rules.nodes import liveness
+from handfast.runtime import clock as clocks
+from tests.scenarios import console_nodes, console_world, up_world
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -129,3 +132,32 @@ def test_without_javascript_rows_are_filtered_sorted_and_paged(looker: console_w
     page.get_by_role("link", name="zoom in").click()
     assert page.locator("tr[data-key] svg.life rect").first.get_attribute("width") != before
     looker.picture(page, "nodes-without-javascript")
+
+
+def test_a_node_that_writes_an_absurd_lease_stops_neither_the_console_nor_the_control_plane(
+    console: console_world.Console, tmp_path: pathlib.Path
+):
+    plane, name = console.plane, "absurd"
+    pids = plane.pids()
+    own = console_nodes.kubeconfig_of_node(plane.directory, plane.facts["apiserver"], name, tmp_path / "node.conf")
+    lease = console_nodes.lease(name, clocks.SystemClock().now(), seen=True)
+    lease["spec"]["renewTime"] = "9999-12-31T23:59:59.999999Z"
+    console_nodes.run(
+        plane.directory / "admin.conf", lambda api: api.create(resources.NODES, console_nodes.node_document(name))
+    )
+    # With its own certificate, and with nothing else.
+    console_nodes.run(own, lambda api: api.create(resources.LEASES, lease, namespace=liveness.NAMESPACE))
+    cookie = console.cookie()
+    session = {"Cookie": f"{cookie['name']}={cookie['value']}"}
+
+    def shown() -> bool:
+        code, _, text = console.request("GET", f"/nodes?filter={name}", session)
+        return code == 200 and f'data-key="{name}"' in text
+
+    up_world.until(shown, what="the node's row")
+    assert (plane.is_ready(), plane.pids()) == (True, pids)
+    code, _, text = console.request("GET", f"/nodes/{name}", session)
+    assert (code, "9999-12-31" in text) == (200, True), text
+    for kind in ("nodes", f"namespaces/{liveness.NAMESPACE}/leases"):
+        prefix = "/api/v1" if kind == "nodes" else "/apis/coordination.k8s.io/v1"
+        assert plane.call("DELETE", f"{prefix}/{kind}/{name}")[0] == 200

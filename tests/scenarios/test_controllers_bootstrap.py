@@ -26,7 +26,7 @@ from handfast.client import api
 from handfast.controllers.joining import bootstrap_signer, token_cleaner
 from handfast.controllers.joining import cluster_info as publisher
 from handfast.rules import user_names
-from handfast.runtime import tasks
+from handfast.runtime import addresses, tasks
 from tests.scenarios import controlled as c
 from tests.world import world as worlds
 
@@ -267,7 +267,7 @@ async def test_the_role_runs_what_is_named(tmp_path: pathlib.Path):
         role = functools.partial(
             controllers.run,
             kubeconfig_path=str(path),
-            admin_options=controllers.AdminOptions(("127.0.0.1", 0)),
+            admin_options=controllers.AdminOptions(addresses.Address("127.0.0.1", 0)),
             leader_elect=False,
             root_ca_pem=c.CA_PEM,
             servers=SERVERS,

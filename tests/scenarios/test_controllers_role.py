@@ -22,6 +22,7 @@ from handfast.assembly import controllers
 from handfast.client import api, hearing
 from handfast.controllers.certificates import approver
 from handfast.rules import controller_rights
+from handfast.runtime import addresses
 from tests.scenarios import controlled as c
 from tests.world import world as worlds
 from tests.world.clock import MovableClock
@@ -46,7 +47,7 @@ class Role:
         self.task = asyncio.create_task(
             controllers.run(
                 kubeconfig_path=str(path),
-                admin_options=controllers.AdminOptions(("127.0.0.1", self.port)),
+                admin_options=controllers.AdminOptions(addresses.Address("127.0.0.1", self.port)),
                 clock=world.clock,
                 **settings,
             )

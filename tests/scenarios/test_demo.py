@@ -11,6 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
 
 import pytest
@@ -58,21 +59,25 @@ def working_in(directory: pathlib.Path) -> Iterator[str]:
                 continue
 
 
-def test_everything_is_seen_without_any_right_of_root_and_nothing_is_left(nothing_left):
-    """Its temporary directory has a long name, and the settings of whoever starts it do not count."""
+def test_everything_is_seen_without_any_right_of_root_and_stays_until_ctrl_c_and_nothing_is_left(nothing_left):
+    """In a terminal. Its temporary directory has a long name, and the settings of whoever starts it do not count."""
     directory = nothing_left / ("long-" * 20)
     directory.mkdir()
-    done = subprocess.run(
-        [*unprivileged(), *DEMO, "-o", "json"],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=environment(directory, HANDFAST_LISTEN="not an address"),
-    )
-    rows = [json.loads(line) for line in done.stdout.splitlines()]
-    failed = [row for row in rows if row.get("verdict") == "failed" or "logs" in row]
-    assert (done.returncode, failed, done.stderr) == (0, [], "")
-    opening, *steps, end = rows
+    words = [*unprivileged(), *DEMO, "--stay", "-o", "json"]
+    with up_world.Terminal(words, environment(directory, HANDFAST_LISTEN="not an address")) as terminal:
+        shown = terminal.shows('"stays": true', 500)
+        stays = json.loads(next(line for line in shown.splitlines() if '"stays": true' in line))
+        # Everything runs: the console opens, by the address that was printed.
+        (typed,) = stays["lines"]
+        assert opened(typed["output"].strip()) == 200
+        assert pathlib.Path(stays["kubeconfig"]).exists()
+        terminal.interrupt()
+        # Its good end.
+        assert terminal.process.wait(120) == 0
+        shown = terminal.shows('"clean": ')
+    rows = [json.loads(line.removeprefix("^C")) for line in shown.splitlines()]
+    assert [row for row in rows if row.get("verdict") == "failed" or "logs" in row] == []
+    opening, *steps, _, end = rows
     assert "unset HANDFAST_LISTEN" in opening["opening"]
     assert [(row["step"], row["title"], row["verdict"]) for row in steps] == [
         (number, step.title, "passed") for number, step in enumerate(story.STEPS, 1)
@@ -84,6 +89,13 @@ def test_everything_is_seen_without_any_right_of_root_and_nothing_is_left(nothin
     assert (end["clean"], end["left"]) == (True, {"processes": [], "ports": [], "files": []})
     assert len(end["removed"]) == 2
     directory.rmdir()
+
+
+def opened(address: str) -> int:
+    """The answer to a browser that goes to an address, and where it leads, with the cookie that it is given."""
+    browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+    with browser.open(address, timeout=30) as answer:
+        return int(answer.status)
 
 
 @pytest.fixture(params=[signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import pathlib
 import secrets
 import shutil
@@ -12,13 +13,17 @@ import sys
 from collections.abc import AsyncIterator
 from typing import Any
 
+import grpc
 import pytest
+import structlog
 
-from handfast.store.etcd import engine
+from handfast.apiserver.state import storage
+from handfast.store.etcd import engine, live
 from handfast.store.etcd import place as places
+from handfast.store.etcd import session as sessions
 from handfast.wire import etcd_access
 from handfast.wire import etcd_messages as messages
-from tests.world import etcds
+from tests.world import etcds, guarded_etcds, lines
 from tests.world import world as worlds
 
 PATH = "/api/v1/namespaces/default/configmaps"
@@ -96,25 +101,157 @@ async def test_while_etcd_is_away_nothing_stale_is_served(tmp_path: pathlib.Path
     (tmp_path / "etcd").mkdir()
     with etcds.running(tmp_path / "etcd") as etcd:
         store = await engine.open_store(etcd.place(), OPEN)
-        async with worlds.world(tmp_path / "d", store=store) as world:
+        async with worlds.world(tmp_path / "d", store=store, shared=True) as world:
             await _go_away_and_come_back(world, etcd)
+
+
+async def _until_ready(world: worlds.World, status: int) -> worlds.Answer:
+    """Nobody asks this server for an object: it finds out by itself."""
+    async with asyncio.timeout(60):
+        while (answer := await world.get("/readyz?verbose")).status != status:
+            await world.movable().advance(storage.PROBE)
+            await asyncio.sleep(0.05)
+    return answer
 
 
 async def _go_away_and_come_back(world: worlds.World, etcd: etcds.Etcd) -> None:
     await world.create_config_map("before", k="v")
+    assert (await world.get("/readyz")).status == 200
     etcd.kill()
+    told = (await _until_ready(world, 500)).body.decode()
+    assert f"[-]store failed: etcd at {etcd.address}" in told
+    assert (await world.get("/livez")).status == 200
     answer = await world.get(f"{PATH}/before")
     assert (answer.status, answer.reason) == (503, "ServiceUnavailable")
     assert (answer.headers["Retry-After"], str(etcd.address) in answer.message) == ("1", True)
     refused = await world.request("POST", PATH, {"metadata": {"name": "lost"}})
     assert refused.status == 503
     etcd.start()
-    async with asyncio.timeout(60):
-        while (answer := await world.get(f"{PATH}/before")).status != 200:
-            await asyncio.sleep(0.1)
+    await _until_ready(world, 200)
+    answer = await world.get(f"{PATH}/before")
     assert answer.json()["data"] == {"k": "v"}
     await world.create_config_map("after")
     assert (await world.get(f"{PATH}/lost")).status == 404
+
+
+@pytest.mark.slow
+async def test_a_server_whose_line_to_etcd_hangs_is_not_ready(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = etcds.shared().place()
+    line = lines.Line(etcds.shared().address)
+    await line.start()
+    monkeypatch.setattr(sessions, "READ_SECONDS", 1.0)
+    over_it = await engine.open_store(places.Place((line.address,), place.prefix), OPEN)
+    beside_it = await engine.open_store(place, OPEN)
+    async with (
+        worlds.world(tmp_path / "d", store=over_it, shared=True) as cut,
+        worlds.world(tmp_path / "d", store=beside_it, shared=True) as other,
+    ):
+        await cut.create_config_map("before")
+        line.hang()
+        assert f"[-]store failed: etcd at {line.address}" in (await _until_ready(cut, 500)).body.decode()
+        assert (await other.get("/readyz")).status == 200
+        await other.create_config_map("meanwhile")
+        assert (await cut.get(f"{PATH}/meanwhile")).status == 503
+        await line.heal()
+        await _until_ready(cut, 200)
+        assert (await cut.get(f"{PATH}/meanwhile")).status == 200
+    await line.stop()
+
+
+FULL = "etcd is full (alarm NOSPACE): writes are refused, deletes are not"
+
+
+async def _fill(world: worlds.World) -> tuple[list[str], worlds.Answer]:
+    """What was created, and the answer to what was not."""
+    made: list[str] = []
+    while True:
+        name = f"c{len(made)}"
+        answer = await world.request("POST", PATH, {"metadata": {"name": name}, "data": {"text": "x" * 900_000}})
+        if answer.status != 201:
+            return made, answer
+        made.append(name)
+
+
+@pytest.mark.slow
+async def test_a_full_etcd_says_what_to_do_and_takes_deletes(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As of a version whose word on progress is not believed: with one that is, nothing here is hard.
+    monkeypatch.setattr(live, "is_progress_believed", lambda _text: False)
+    (tmp_path / "etcd").mkdir()
+    with etcds.running(tmp_path / "etcd", ["--quota-backend-bytes=16777216"]) as etcd:
+        store = await engine.open_store(etcd.place(), OPEN)
+        await store._client.call(0, messages.PutRequest(key=b"/elsewhere", value=b"x"), 20)
+        with structlog.testing.capture_logs() as logged:
+            async with worlds.world(tmp_path / "d", store=store, shared=True) as world:
+                await _be_full(world, etcd, store)
+        told = [line for line in logged if line.get("reason") == "StoreFull" and line["log_level"] == "error"]
+        assert [(line["event"], "etcdctl alarm disarm" in line["hint"]) for line in told] == [(FULL, True)]
+        assert "etcd has room again" in [line["event"] for line in logged]
+
+
+async def _be_full(world: worlds.World, etcd: etcds.Etcd, store: engine.EtcdStore) -> None:
+    made, refused = await _fill(world)
+    update = {"metadata": {"name": made[0]}, "data": {"text": "y"}}
+    for answer in (refused, await world.request("PUT", f"{PATH}/{made[0]}", update)):
+        assert (answer.status, answer.reason, answer.headers["Retry-After"]) == (503, "ServiceUnavailable", "1")
+        assert "deletes are taken, and nothing else" in answer.message
+        assert "etcdctl alarm disarm" in answer.message
+    await _until_ready(world, 200)
+    assert f"[+]store ok, but {FULL}\n" in (await world.get("/readyz?verbose")).body.decode()
+    # A delete of somebody else's moves the revision, and no fence can be written.
+    await store._client.call(0, messages.DeleteRangeRequest(key=b"/elsewhere"), 20)
+    assert (await world.get(f"{PATH}/{made[0]}")).status == 200
+    for name in made:
+        assert (await world.request("DELETE", f"{PATH}/{name}")).status == 200
+    assert (await world.request("POST", PATH, {"metadata": {"name": "still-full"}})).status == 503
+    now = await store.current_revision()
+    await store._client.call(0, messages.CompactionRequest(revision=now, physical=True), 20)
+    await asyncio.to_thread(etcd.make_room)
+    await world.create_config_map("after")
+    assert FULL not in (await world.get("/readyz?verbose")).body.decode()
+
+
+def _status(place: places.Place, tmp_path: pathlib.Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "handfast", "store", "status", "--dir", str(tmp_path / "d"), "--store", str(place)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+
+@pytest.mark.slow
+async def test_without_a_majority_nothing_is_served_and_the_members_are_told(tmp_path: pathlib.Path) -> None:
+    etcd = etcds.three(tmp_path / "etcd")
+    for member in etcd:
+        member.start()
+    try:
+        place = places.Place(tuple(member.address for member in etcd), "hf")
+        async with worlds.world(tmp_path / "d", store=await engine.open_store(place, OPEN), shared=True) as world:
+            await world.create_config_map("before")
+            for member in etcd[1:]:
+                member.kill()
+            await _until_ready(world, 500)
+            answer = await world.get(f"{PATH}/before")
+            assert (answer.status, answer.headers["Retry-After"]) == (503, "1")
+            done, shown = await asyncio.gather(
+                asyncio.to_thread(served, tmp_path, "--store", str(place)), asyncio.to_thread(_status, place, tmp_path)
+            )
+            says = [
+                "1 of 3 endpoints answers, and it has no leader",
+                "reason: StoreUnavailable",
+                "most members of etcd",
+            ]
+            assert (done.returncode, [text for text in says if text not in done.stderr]) == (3, []), done.stderr
+            assert (shown.returncode, says[0] in shown.stderr) == (3, True), shown.stderr
+            _, *rows = shown.stdout.splitlines()
+            assert ["does not answer" in row for row in rows] == [False, True, True], shown.stdout
+            for member in etcd[1:]:
+                member.start()
+            await _until_ready(world, 200)
+            assert (await world.get(f"{PATH}/before")).status == 200
+    finally:
+        for member in etcd:
+            member.kill()
 
 
 async def _until_status(world: worlds.World, path: str, status: int, reason: str = "") -> None:
@@ -175,6 +312,66 @@ def test_a_store_that_cannot_be_had_is_named(
     assert (done.returncode, [text for text in says if text not in done.stderr]) == (code, []), done.stderr
     assert "hunter2" not in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def _refused(done: subprocess.CompletedProcess[str], code: int, *says: str) -> None:
+    assert (done.returncode, [text for text in says if text not in done.stderr]) == (code, []), done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.slow
+def test_an_etcd_of_another_ca_is_named_at_the_start(tmp_path: pathlib.Path) -> None:
+    ours, theirs = (guarded_etcds.Authority(tmp_path / name, name) for name in ("ours", "theirs"))
+    etcd = theirs.etcd()
+    etcd.start()
+    try:
+        access = ours.client()
+        words = [
+            "--etcd-ca-file",
+            access.ca_file,
+            "--etcd-cert-file",
+            access.cert_file,
+            "--etcd-key-file",
+            access.key_file,
+        ]
+        done = served(tmp_path, "--store", str(etcd.place()), *map(str, words))
+    finally:
+        etcd.kill()
+    _refused(done, 3, f"etcd at {etcd.address}", "reason: EtcdNotTrusted", "--etcd-ca-file must be the CA")
+
+
+@pytest.mark.slow
+def test_a_refused_login_is_named_at_the_start_without_its_password(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "etcd").mkdir()
+    with etcds.running(tmp_path / "etcd") as etcd:
+        guarded_etcds.require_login(etcd)
+        password = guarded_etcds.password_file(tmp_path, "incorrect horse")
+        words = ["--etcd-username", "handfast", "--etcd-password-file", password]
+        done = served(tmp_path, "--store", str(etcd.place("hf")), *words)
+    _refused(done, 3, f"etcd at {etcd.address}", "reason: EtcdLoginRefused", "check --etcd-username")
+    assert "incorrect horse" not in done.stderr
+
+
+@pytest.mark.slow
+async def test_an_etcd_that_is_too_old_is_named_at_the_start(tmp_path: pathlib.Path) -> None:
+    """No such etcd is to be had any more: a gRPC server says what one says of itself, and everything else is real."""
+    path, response = messages.METHODS[messages.StatusRequest]
+    answer = grpc.unary_unary_rpc_method_handler(
+        lambda _request, _context: response(version="3.3.27"),
+        request_deserializer=messages.StatusRequest.FromString,
+        response_serializer=response.SerializeToString,
+    )
+    server = grpc.server(concurrent.futures.ThreadPoolExecutor(2))
+    _, service, method = path.split("/")
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, {method: answer}),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    try:
+        done = await asyncio.to_thread(served, tmp_path, "--store", f"etcd://127.0.0.1:{port}/hf")
+    finally:
+        server.stop(None)
+    says = [f"etcd at 127.0.0.1:{port}: its version is 3.3.27; 3.4 is the oldest", "reason: EtcdTooOld", "upgrade etcd"]
+    _refused(done, 1, *says)
 
 
 @pytest.mark.slow

@@ -90,6 +90,9 @@ class RecordingStore:
     async def take_identity(self, identity: str) -> None:
         await self._inner.take_identity(identity)
 
+    async def stats(self) -> protocol.Stats:
+        return await self._inner.stats()
+
     async def note(self, name: str) -> str | None:
         return await self._inner.note(name)
 

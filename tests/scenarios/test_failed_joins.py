@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import datetime
 import json
 import pathlib
 import ssl
@@ -17,11 +18,16 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
 
 from handfast.bootstrap import first_objects
 from handfast.pki import keys, names, requests
+from handfast.rules.machines import bootstrapper
+from handfast.rules.tokens import failed_joins
 from tests.interop import running
 from tests.scenarios import up_world
+from tests.unit.pki import making
 
 pytestmark = [pytest.mark.slow, pytest.mark.kubectl, pytest.mark.timeout(300)]
 
@@ -155,6 +161,51 @@ def test_each_refused_join_is_listed_with_what_would_let_it_in(story: Story) -> 
     text = story.run("join", "failures", "--kubeconfig", story.admin)
     assert "unknown (" in text
     assert "TokenNotForThisNode" in text
+
+
+def test_the_credentials_of_a_fleet_that_do_not_count_are_listed_too(story: Story) -> None:
+    """A certificate in the name of the account that is over, and tokens of the account: without rights, and when it is gone."""
+    subject = names.to_name(names.Subject(common_name=bootstrapper.USER, organizations=bootstrapper.GROUPS))
+    pki = story.plane.directory / "pki"
+    key = serialization.load_pem_private_key((pki / "ca.key").read_bytes(), None)
+    ca = making.Made(x509.load_pem_x509_certificate((pki / "ca.crt").read_bytes()), key)
+    end = datetime.datetime.now(datetime.UTC) - datetime.timedelta(hours=1)
+    begin = end - datetime.timedelta(hours=1)
+    usage = x509.oid.ExtendedKeyUsageOID.CLIENT_AUTH
+    own = making.leaf(ca, usage, subject=subject, not_before=begin, not_after=end)
+    file = story.directory / "master.pem"
+    file.write_bytes(own.pem + own.key_pem)
+    context = ssl.create_default_context(cafile=str(pki / "ca.crt"))
+    context.load_cert_chain(file)
+    with contextlib.closing(story.plane.connection(context)) as connection:
+        connection.request("GET", "/api")
+        answer = connection.getresponse()
+        # No more than anybody else is told.
+        assert (answer.status, json.loads(answer.read())["message"]) == (401, "Unauthorized")
+    place = f"/api/v1/namespaces/{bootstrapper.NAMESPACE}"
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": bootstrapper.NAMESPACE}}
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": bootstrapper.ACCOUNT}}
+    assert story.plane.call("POST", "/api/v1/namespaces", namespace)[0] in {201, 409}
+    assert story.plane.call("POST", f"{place}/serviceaccounts", account)[0] == 201
+    wanted = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+    path = f"{place}/serviceaccounts/{bootstrapper.ACCOUNT}"
+    code, made = story.plane.call("POST", f"{path}/token", wanted)
+    assert code == 201, made
+    assert story.bears(made["status"]["token"], "POST", request_of("rack-1"))[0] == 403
+    assert story.plane.call("DELETE", path)[0] == 200
+    assert story.bears(made["status"]["token"])[0] == 401
+    seen: list[dict[str, Any]] = []
+
+    def all_told() -> bool:
+        seen[:] = [each for each in story.failures() if each["credential"] in failed_joins.SHARED]
+        return len(seen) == 3
+
+    up_world.until(all_told, 60, "three of them")
+    rows = {(each["credential"], each["reason"]): each for each in seen}
+    assert ("certificate", "Expired") in rows
+    assert ("account", "NoRuleAllows") in rows
+    assert {(each["source"], each["tokenID"], each["count"]) for each in seen} == {("127.0.0.1", None, 1)}
+    assert story.metric("Expired") == 1
 
 
 def test_kubectl_shows_the_events_and_no_secret_is_in_them(story: Story) -> None:

@@ -42,8 +42,9 @@ class Passed:
 
     began: float
     ended: float = 0.0
-    sent: bytearray = field(default_factory=bytearray)
-    answered: bytearray = field(default_factory=bytearray)
+    # Half a megabyte: a failure does without.
+    sent: bytearray = field(default_factory=bytearray, repr=False)
+    answered: bytearray = field(default_factory=bytearray, repr=False)
 
 
 class Relay:
@@ -65,14 +66,17 @@ class Relay:
     async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         kept = Passed(time.monotonic())
         self.passed.append(kept)
-        far_reader, far_writer = await asyncio.open_connection(*self._far)
-        await asyncio.gather(_copy(reader, far_writer, kept.sent), _copy(far_reader, writer, kept.answered))
-        kept.ended = time.monotonic()
+        try:
+            far_reader, far_writer = await asyncio.open_connection(*self._far)
+            await asyncio.gather(_copy(reader, far_writer, kept.sent), _copy(far_reader, writer, kept.answered))
+        finally:
+            kept.ended = time.monotonic()
 
 
 async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, kept: bytearray) -> None:
     try:
-        while data := await reader.read(65536):
+        # What comes after the other side has gone is for nobody: uvloop calls writing it a mistake of the program's (RuntimeError).
+        while (data := await reader.read(65536)) and not writer.is_closing():
             kept += data
             writer.write(data)
             await writer.drain()

@@ -3,7 +3,7 @@
 
 docs/access.md is followed to the letter, in a checkout. The others are for machines, and name addresses, ports and places
 in /etc and /var/lib: they are followed on a machine that is alone (`world.lone_machine`), unchanged. One control plane
-serves joining.md, check.md, node.md, certificates.md and ca.md; cluster.md has an API server of its own. The README has a test of its own,
+serves joining.md, check.md, node.md, console.md, certificates.md and ca.md; cluster.md has an API server of its own. The README has a test of its own,
 `test_readme`. What is not run is in `LEFT_OUT`, with the reason.
 """
 
@@ -16,7 +16,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests import page_match, page_text, test_page_claims
+from tests import page_facts, page_match, page_text, test_page_claims
 from tests.interop import running
 from tests.page_facts import ROOT
 from tests.scenarios import page_reader
@@ -28,7 +28,7 @@ SECOND, SECOND_ADDRESS, BALANCER = "second", "192.0.2.2", "192.0.2.10"
 # The address that cluster.md advertises.
 ELSEWHERE = "10.0.0.1"
 LETTER = "access.md"
-ONE_STORY = ("joining.md", "check.md", "node.md", "certificates.md", "ca.md")
+ONE_STORY = ("joining.md", "check.md", "node.md", "console.md", "certificates.md", "ca.md")
 COMING_AND_GOING = ("upgrade.md", "uninstall.md")
 ON_ANOTHER = "cluster.md"
 FLEET = "machines.md"
@@ -37,7 +37,9 @@ TWO = "two-servers.md"
 MESH = ("mesh.md", "mesh-revocation.md", "mesh-spiffe.md", "mesh-anchors.md")
 POLICY = "mesh-policy.md"
 STORE = "store.md"
-WORKLOADS = ("mesh-run.md", "mesh-tour.md")
+WORKLOADS = ("mesh-run.md", "mesh-tour.md", "mesh-edges.md", "mesh-proxy.md")
+# The page whose blocks of a terminal are typed by a test of its own, `test_readme`.
+IN_TERMINALS = "README.md"
 # Page and command -> why it is not run. A row that is not needed fails.
 LEFT_OUT = {
     (
@@ -49,12 +51,45 @@ LEFT_OUT = {
         "mesh-run.md",
         "handfast mesh run --pod ",
     ): "needs a machine that has joined; test_mesh_run runs it",
+    ("demo.md", "handfast demo"): "test_demo runs it, and judges every line of it",
+    (
+        "mesh-spiffe.md",
+        "handfast mesh proxy run",
+    ): "needs the variables and the token of a Pod; test_mesh_spiffe runs it",
+    (
+        ETCD,
+        "handfast up --store etcd://10.0.0.1:2379",
+    ): "needs three machines; the next block reads its settings, and etcd_cluster.py has three",
+    ("durability.md", "HANDFAST_POWER_CUTS="): "runs for minutes; CI runs the same test with fewer cuts",
+    ("fuzzing.md", "python -m tests.fuzz --seconds"): "runs for minutes; CI runs every target with fewer inputs",
+    ("fuzzing.md", "python -m tests.fuzz --keep"): "writes to the checkout; tests/fuzz/test_fuzz.py has its parts",
+    (
+        "fuzzing.md",
+        "python -m tests.fuzz --replay",
+    ): "needs an input that was found; tests/fuzz/test_fuzz.py runs all that are kept",
     ("interop.md", "KUBEADM="): "kubeadm is in no Debian package; run by whoever has one",
     ("interop.md", "E2E_TEST="): "Kubernetes' suite is in no Debian package; run by whoever has built one",
     ("interop.md", "KUBELET="): "the kubelet is in no Debian package; run by whoever has one",
     ("interop.md", "HANDFAST_IGNITION_VALIDATE="): "ignition-validate is in no Debian package; run by whoever has one",
     ("interop.md", "KUBECTL="): "writes down what a kube-apiserver answers; run by whoever has one",
     ("interop.md", "KUBE_APISERVER="): "kube-apiserver is in no Debian package; run by whoever has one",
+}
+# Page and the beginning of a command in a block of another language -> why it is no console block. A row that is not needed fails.
+OTHER_BLOCKS = {
+    ("cli.md", "handfast "): "the examples of --help; test_page_claims has the real commands read each of them",
+}
+# Command -> why no page has it in a console block. A row that is not needed fails.
+IN_NO_PAGE = {
+    "completion": "prints a script for a shell, which asks for it; test_completion",
+    "help": "the same as --help",
+    "mesh proxy init": "needs the variables and the token of a Pod; `mesh run` starts it, and so does test_mesh_proxy_init",
+    "node configuration restore": "takes back what the page goes on with; test_node_configuration",
+    "serve apiserver": "a part of `up`; the page of other clusters is followed on one",
+    "serve destination": "a part of `up --mesh`",
+    "serve identity": "a part of `up --mesh`",
+    "serve injector": "a part of `up --mesh`",
+    "serve mesh-accounts": "a step of `up --mesh`, and of nobody else",
+    "serve prepare": "a step of `up`, and of nobody else",
 }
 # The control plane is stopped.
 STOPPED = """
@@ -72,6 +107,7 @@ AGED = f"""
 BEFORE = {
     "mv handfast-data/": STOPPED,
     "handfast store copy handfast-data/": STOPPED,
+    "rm handfast-data/admin.conf": STOPPED,
     "cat > haproxy.cfg": """
         cp /var/lib/handfast/pki/ca.crt .
         """,
@@ -89,6 +125,13 @@ BEFORE = {
         """
     + STOPPED
     + AGED.replace("YEARS", "11"),
+    # The site that has the document.
+    "handfast join --discovery-file https://192.0.2.1:8443/": """
+        openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=site -addext subjectAltName=IP:192.0.2.1 \\
+            -keyout site.key -out site.crt
+        openssl s_server -quiet -WWW -accept 8443 -cert site.crt -key site.key > site.log 2>&1 &
+        until curl --silent --cacert site.crt --output site.txt https://192.0.2.1:8443/cluster.yaml; do sleep 0.1; done
+        """,
     "handfast join failures": """
         curl --silent --insecure --header 'Authorization: Bearer abcdef.0123456789abcdef' https://192.0.2.1:6443/api
         """,
@@ -314,12 +357,39 @@ def test_every_command_of_the_pages_is_run_or_says_why_not() -> None:
     followed = {LETTER, *ONE_STORY, *COMING_AND_GOING, ON_ANOTHER, FLEET, ETCD, TWO, *MESH, POLICY, STORE, *WORKLOADS}
     missed = []
     for page in test_page_claims.PAGES:
-        run = {step.command for terminal in ("first", "second") for step in page_text.steps(page.read_text(), terminal)}
+        terminals = ("first", "second") if page.name == IN_TERMINALS else ()
+        run = {step.command for terminal in terminals for step in page_text.steps(page.read_text(), terminal)}
         for step in page_text.steps(page.read_text()):
             rows = [row for row in LEFT_OUT if row[0] == page.name and step.command.startswith(row[1])]
             if not rows and page.name not in followed and step.command not in run:
                 missed.append((page.name, step.command))
     assert missed == []
+
+
+def test_every_command_of_a_page_is_in_a_console_block_or_says_why_not() -> None:
+    lines = {(page.name, line) for page in test_page_claims.PAGES for line in page_text.untyped(page.read_text())}
+    said = {
+        (name, line): [row for row in OTHER_BLOCKS if row[0] == name and line.startswith(row[1])]
+        for name, line in lines
+    }
+    assert [where for where, rows in sorted(said.items()) if not rows] == []
+    assert OTHER_BLOCKS.keys() - {row for rows in said.values() for row in rows} == set()
+
+
+def test_every_command_is_in_a_console_block_of_a_page_or_says_why_not() -> None:
+    names = page_facts.command_names()
+    lines = [
+        " ".join(line.words)
+        for page in test_page_claims.PAGES
+        for line in page_text.command_lines(page.read_text(), names)
+        if line.whole
+    ]
+    in_none = {
+        path
+        for path in page_facts.command_paths()
+        if not any(line == path or line.startswith(f"{path} ") for line in lines)
+    }
+    assert in_none == IN_NO_PAGE.keys()
 
 
 def test_every_exception_is_of_a_command_that_is_there_still() -> None:

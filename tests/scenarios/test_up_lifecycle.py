@@ -65,7 +65,7 @@ def test_every_line_of_the_written_configuration_says_what_up_uses(directory):
             role: [
                 next((name for port, name in ports.items() if word.endswith(f":{port}")), word)
                 for word, before in zip(line, ["", *line], strict=False)
-                if before not in {"--listen-fd", "--supervised"}
+                if before not in {"--listen-fd", "--socket", "--supervised"}
             ]
             for role, line in words.items()
         }

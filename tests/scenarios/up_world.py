@@ -180,6 +180,12 @@ class Up:
             response = connection.getresponse()
             return response.status, json.loads(response.read())
 
+    def is_ready(self) -> bool:
+        """Whether the API server says so."""
+        with contextlib.closing(self.connection(self.context())) as connection:
+            connection.request("GET", "/readyz")
+            return connection.getresponse().status == 200
+
     def create_config_map(self, name: str) -> None:
         body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}}
         code, answer = self.call("POST", "/api/v1/namespaces/default/configmaps", body)

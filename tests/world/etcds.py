@@ -85,8 +85,35 @@ class Etcd:
     def thaw(self) -> None:
         self.kill(signal.SIGCONT)
 
+    def ask(self, method: str, message: Mapping[str, Any]) -> Any:
+        """The answer to a call of etcd's JSON gateway."""
+        with contextlib.closing(http.client.HTTPConnection(self.address.host, self.address.port, timeout=60)) as link:
+            link.request("POST", f"/v3/{method}", json.dumps(message))
+            answer = link.getresponse()
+            text = answer.read()
+        assert answer.status == http.client.OK, text
+        return json.loads(text)
+
+    def make_room(self) -> None:
+        """What is compacted is given back, and the alarm cleared: as an operator does it with `etcdctl`."""
+        self.ask("maintenance/defragment", {})
+        for alarm in self.ask("maintenance/alarm", {"action": "GET"}).get("alarms", ()):
+            self.ask("maintenance/alarm", {"action": "DEACTIVATE", **alarm})
+
     def place(self, prefix: str = "") -> places.Place:
         return places.Place((self.address,), prefix or f"test/{next(_numbers)}")
+
+
+def three(directory: pathlib.Path) -> list[Etcd]:
+    """Three members that are one etcd, not started. What is said last to etcd counts."""
+    made = []
+    for name in ("m0", "m1", "m2"):
+        (directory / name).mkdir(parents=True)
+        made.append(Etcd(directory / name))
+    cluster = ",".join(f"m{number}={each._peer}" for number, each in enumerate(made))
+    for number, each in enumerate(made):
+        each._flags = (f"--name=m{number}", f"--initial-cluster={cluster}")
+    return made
 
 
 def _until_stopped(pid: int) -> None:
@@ -149,26 +176,17 @@ def begin(directory: pathlib.Path) -> None:
     if _defaults:
         objects = places.parse(url_of(directory)).objects
         put = [{"requestPut": {"key": _text(objects + key), "value": value}} for key, value in _defaults.items()]
-        assert _ask("txn", {"success": put})["succeeded"]
+        assert shared().ask("kv/txn", {"success": put})["succeeded"]
 
 
 def started(directory: pathlib.Path) -> None:
     """A server has started, and nobody has used it yet: if it is the first one, others begin with its defaults."""
     if not _defaults:
         objects = places.parse(url_of(directory)).objects
-        found = _ask("range", {"key": _text(objects + _ROLES), "rangeEnd": _text(places.after_all(objects + _ROLES))})
+        span = {"key": _text(objects + _ROLES), "rangeEnd": _text(places.after_all(objects + _ROLES))}
+        found = shared().ask("kv/range", span)
         _defaults.update({base64.b64decode(row["key"])[len(objects) :]: row["value"] for row in found["kvs"]})
 
 
 def _text(data: bytes) -> str:
     return base64.b64encode(data).decode()
-
-
-def _ask(method: str, message: Mapping[str, Any]) -> Any:
-    address = shared().address
-    with contextlib.closing(http.client.HTTPConnection(address.host, address.port, timeout=60)) as link:
-        link.request("POST", f"/v3/kv/{method}", json.dumps(message))
-        answer = link.getresponse()
-        text = answer.read()
-    assert answer.status == http.client.OK, text
-    return json.loads(text)

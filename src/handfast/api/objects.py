@@ -147,11 +147,14 @@ def micro_timestamp(instant: datetime.datetime) -> str:
 
 
 def parse_timestamp(text: str) -> datetime.datetime:
-    """The instant a timestamp of either form names; ValueError if it is none."""
+    """The instant a timestamp of either form names; ValueError if it is none, or one of a year that there is not in UTC."""
     instant = datetime.datetime.fromisoformat(text)
     if instant.tzinfo is None:
         raise ValueError(f"{text!r} has no time zone")
-    return instant.astimezone(datetime.UTC)
+    try:
+        return instant.astimezone(datetime.UTC)
+    except OverflowError:
+        raise ValueError(f"{text!r} is before the year 1 or after the year 9999") from None
 
 
 def space_and_name(path: str) -> tuple[str, str]:

@@ -46,7 +46,10 @@ ANONYMOUS = User(access.ANONYMOUS, (UNAUTHENTICATED,), method="anonymous")
 
 
 class Bearer(msgspec.Struct, frozen=True):
-    """Who showed a bootstrap token that is refused: its id, whether there is such a token, and whether the secret was the right one."""
+    """Who showed a bootstrap credential that is refused, whether there is such a one, and whether the secret was the right one.
+
+    `token` is the id of a bootstrap token, or the word for another credential (`rules.tokens.failed_joins`).
+    """
 
     token: str
     known: bool = True
@@ -85,5 +88,5 @@ class Unauthorized(status.StatusError):
         self.explained = False
         # A reason for the caller, in the header of the answer. Set only where the caller is known to hold the secret.
         self.public_reason = ""
-        # Of a bootstrap token: a join that failed. For the operator, and never for the caller.
+        # Of a bootstrap credential: a join that failed. For the operator, and never for the caller.
         self.bearer: Bearer | None = None

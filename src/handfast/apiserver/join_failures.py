@@ -3,8 +3,9 @@
 
 Which refusals are one row, and how many there are, is decided in `rules.tokens.failed_joins`, which has the table of attackers.
 
-1. A bootstrap token that authentication refuses is a join that failed. So is a request for a certificate with a good one that the
-   authorizers or admission refuse. A request over its rate is not looked at, and so is none.
+1. A bootstrap token that authentication refuses is a join that failed. So is a certificate that names the account node-bootstrapper, and a token of that account
+   with our signature. So is a request for a certificate with a good one of these that the authorizers or admission refuse. A request over its rate is
+   not looked at, and so is none.
 2. The answer does not change: it is made of the refusal, which nothing here touches.
 3. At most `failed_joins.AT_ONCE` Events are written every `PAUSE` seconds. They are found by name, so that servers on one store count on
    the same ones. The controllers delete them an hour after they last happened.
@@ -23,7 +24,7 @@ from handfast import errors
 from handfast.api import objects, resources, signing_requests, status
 from handfast.api.defaulting import defaults
 from handfast.apiserver import calls, identity
-from handfast.apiserver.access import authz, bootstrap_tokens
+from handfast.apiserver.access import authz, bootstrap_credentials
 from handfast.apiserver.admission import plugin
 from handfast.apiserver.state import storage
 from handfast.apiserver.strategy import strategies
@@ -99,7 +100,7 @@ def _failure(call: calls.Call, error: status.StatusError) -> failed_joins.Failur
     if isinstance(error, identity.Unauthorized):
         bearer = error.bearer
         return None if bearer is None else _of_bearer(bearer, call.source, error.why)
-    bearer = bootstrap_tokens.bearer(call.user)
+    bearer = bootstrap_credentials.bearer(call.user)
     if bearer is None or error.code != 403 or not _asks_for_certificate(call):
         return None
     if isinstance(error, plugin.Refusal):

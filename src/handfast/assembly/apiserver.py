@@ -37,7 +37,7 @@ from handfast.apiserver import (
 )
 from handfast.apiserver import limits as limits_module
 from handfast.apiserver.access import bonds, bootstrap_presence
-from handfast.apiserver.state import compaction, envelope, lineage, replica, storage
+from handfast.apiserver.state import compaction, envelope, lineage, replica, storage, store_figures
 from handfast.apiserver.verbs import (
     actions,
     definitions,
@@ -63,13 +63,13 @@ from handfast.store.sqlite import space
 from handfast.telemetry import health as health_module
 from handfast.telemetry import metrics as metrics_module
 from handfast.telemetry import proxy_refusals, rotating
+from handfast.telemetry import store_figures as store_metrics
 from handfast.wire import etcd_access
 
 _log = structlog.get_logger("handfast.apiserver")
 # Seconds that requests in flight get to end when the server stops; the supervisor allows nine altogether.
 GRACE = 3.0
 _FILE_BYTES = 1 << 20
-_FULL = "the disk is full: writes are refused, deletes are not"
 # Whose values are sealed at rest.
 SEALED = ("core/secrets/",)
 
@@ -124,14 +124,14 @@ class ApiServer:
         self._clock, self._store, self._sealer = clock, store, sealer
         self._advertise = options.advertise
         self._group = tasks.Group("apiserver")
-        self._stopping = False
-        self._place = place
+        self._place, self._stopping = place, False
         # Whether other servers serve the same store; then they are known from `start` on.
         self._shared = shared
         self.peers: peers.Peers | None = None
         self.lineage = lineage.Lineage(store, place.store_seen, sealer)
         self.replica = replica.Replica(store, envelopes, shared=shared)
         self.storage = storage.Storage(store, envelopes, self.replica)
+        self.look = store_figures.Look(store, self.replica, self._files.last_backup)
         self.announcer = announcement.of_server(store, self.storage, clock, envelopes, self._lease_annotations)
         self.table = kinds.Table((*kinds.builtin(), *handfast_kinds.rows()))
         self.discovery = discovery.Discovery(self.table)
@@ -235,7 +235,7 @@ class ApiServer:
                 "store": lambda: self.storage.trouble,
                 "shutdown": lambda: "the server is stopping" if self._stopping else None,
             },
-            notes={"store": lambda: _FULL if self._store.room().full else None},
+            notes={"store": lambda: room.note if (room := self._store.room()).full else None},
         )
         if self.audit is not None:
             writer = self.audit.writer
@@ -281,7 +281,7 @@ class ApiServer:
         )
         self.metrics.counter(
             "handfast_store_writes_refused",
-            "Writes refused because the disk is full.",
+            "Writes refused because the store is full.",
             lambda: self._store.room().refused,
         )
         self.metrics.counter(
@@ -336,11 +336,7 @@ class ApiServer:
             "When this server last compacted the store's history; 0: not yet.",
             lambda: 0.0 if self.storage.compacted_at is None else self.storage.compacted_at.timestamp(),
         )
-        self.metrics.gauge(
-            "handfast_store_backup_timestamp_seconds",
-            "When the store was last backed up from this data directory; 0: never.",
-            self._files.last_backup,
-        )
+        self.metrics.registry.register(store_metrics.StoreMetrics(lambda: self.look.figures))
 
     async def start(self) -> None:
         """Load, make what a new cluster starts with, then accept."""
@@ -355,11 +351,13 @@ class ApiServer:
         self._group.start(self.customs.run(), name="customs")
         self._group.start(compaction.run(self.storage, self._clock), name="compaction")
         self._group.start(self.lineage.keep(self._clock), name="lineage")
+        self._group.start(self.look.run(self._clock), name="store-figures")
         # Endpoints cannot hold names. Kubernetes' validation forbids loopback addresses, but on one machine that is the truth.
         hosts = addresses.ip_hosts((*self._advertise, self.address[0]))
         server = first_objects.Server(tuple(hosts), self.address[1])
         if self._shared:
             self.pipeline.fresh = self.replica.fresh
+            self._group.start(self.storage.probe(self._clock), name="probe")
             await self._join_peers(server)
         else:
             await first_objects.ensure(self.storage, self._clock, [server])

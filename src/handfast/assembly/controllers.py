@@ -192,7 +192,7 @@ def known(
 class AdminOptions(msgspec.Struct, frozen=True):
     """Where health and metrics are served, and the balancers in front of it, as an operator names them."""
 
-    listen: tuple[str, int]
+    listen: addresses.Address
     proxy_protocol_from: str = "none"
 
 
@@ -251,7 +251,7 @@ async def run(
     role = role_module.Role(client, clock, lambda: [build for name, build in builds().items() if name in wanted])
     doors = _doors(link, role, admin_options)
     try:
-        with addresses.listen(addresses.Address(*admin_options.listen), "--admin-listen") as listener:
+        with addresses.listen(admin_options.listen, "--admin-listen") as listener:
             await doors.start(listener)
             collector.calm()
             async with (

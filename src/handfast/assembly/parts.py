@@ -4,15 +4,13 @@
 1. A part is ready when it lives. What it needs may take its time, and stops nobody else.
 2. Only the mesh as a whole is waited for, since whoever reads that Handfast is ready expects that a Pod gets its proxy. After half a minute
    it is told who is not ready, and everything goes on.
-3. The machine-config server shares its port, which stays across its restarts. The services of the mesh bind theirs themselves, since
-   gRPC takes no socket that is bound.
+3. Every part is handed the sockets of its ports, which stay across its restarts.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import functools
-import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -37,24 +35,31 @@ class Shared:
     level: Sequence[str]
     descriptors: tuple[int, ...]
 
-    def role(self, name: str, words: Sequence[str], admin: addresses.Address, *more: int) -> children.Role:
-        """A role that serves its health at `admin` (1)."""
+    def role(
+        self, name: str, words: Sequence[str], ports: Sequence[ports_module.Port], admin: ports_module.Port
+    ) -> children.Role:
+        """A role that listens at these ports, and serves its health at `admin` (1)."""
+        # 3. its sockets are handed to it
+        own = (*ports, admin)
         return children.Role(
             name=name,
-            argv=children.command("serve", name, "--dir", str(self.place.root), *words, *self.level),
-            descriptors=(*self.descriptors, *more),
-            ready=functools.partial(supervisor.answers, admin, "/livez", None),
-            livez=functools.partial(watchdog.Livez, admin, None),
+            argv=children.command("serve", name, "--dir", str(self.place.root), *_handed(own), *words, *self.level),
+            descriptors=(*self.descriptors, *(port.sock.fileno() for port in own)),
+            ready=functools.partial(supervisor.answers, admin.at, "/livez", None),
+            livez=functools.partial(watchdog.Livez, admin.at, None),
         )
+
+
+def _handed(ports: Sequence[ports_module.Port]) -> list[str]:
+    return [word for port in ports for word in port.handed]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """One process: its role, its URLs for `endpoints.json`, the sockets that are held for it, and where it is asked."""
+    """One process: its role, its URLs for `endpoints.json`, and where it is asked."""
 
     role: children.Role
     urls: Mapping[str, str]
-    held: Sequence[socket.socket]
     admin: addresses.Address
     # What the directory has to be prepared for.
     preparation: Sequence[str] = ()
@@ -65,20 +70,19 @@ class Part:
 def fleet(ports: ports_module.Ports, shared: Shared, words: Sequence[str]) -> Part:
     """The machine-config server."""
     listen, admin = ports.take("machineConfigListen"), ports.take("machineConfigAdminListen")
-    # 3. its port is shared
-    number = listen.sock.fileno()
-    own = ("--listen-fd", str(number), *listen.words, *admin.words, *words)
     return Part(
-        role=shared.role("machine-config", own, admin.at, number),
+        role=shared.role("machine-config", words, (listen,), admin),
         urls={"machineConfig": listen.at.url("https"), "machineConfigAdmin": admin.at.url("http")},
-        held=(admin.sock,),
         admin=admin.at,
         preparation=("--machines", *listen.words),
     )
 
 
 def console(ports: ports_module.Ports, shared: Shared) -> Part:
-    """The console, on a port that is shared (3): a browser that waits for its restart is not turned away."""
+    """The console, on a socket that it is handed (3): a browser that waits for its restart is not turned away.
+
+    It shows what strangers write, and nobody needs it to be let in: whatever it dies of, the control plane goes on without it.
+    """
     listen = ports.take("consoleListen")
     number, place = listen.sock.fileno(), shared.place
     words = (
@@ -97,9 +101,9 @@ def console(ports: ports_module.Ports, shared: Shared) -> Part:
             descriptors=(*shared.descriptors, number),
             ready=functools.partial(supervisor.answers, listen.at, "/livez", None),
             livez=functools.partial(watchdog.Livez, listen.at, None),
+            needed=False,
         ),
         urls={"console": listen.at.url("http")},
-        held=(),
         admin=listen.at,
     )
 
@@ -149,15 +153,13 @@ def _service(name: str, ports: ports_module.Ports, shared: Shared) -> Part:
     doors, account = _MESH[name]
     listen = {door: ports.take(f"{door}Listen") for door in doors}
     admin = ports.take(f"{name}AdminListen")
-    words = [word for port in (*listen.values(), admin) for word in port.words]
     login = ("--kubeconfig", str(shared.place.mesh_kubeconfig(account)))
     urls = {
         door: listen[door].at.url(scheme) if scheme else str(listen[door].at.local()) for door, scheme in doors.items()
     }
     return Part(
-        role=shared.role(name, (*login, *words), admin.at),
+        role=shared.role(name, login, tuple(listen.values()), admin),
         urls={**urls, f"{name}Admin": admin.at.url("http")},
-        held=(*(port.sock for port in listen.values()), admin.sock),
         admin=admin.at,
         preparation=("--mesh",) if name == "identity" else (),
         advertised={door: _advertised(door, listen[door].at, ports) for door in doors},

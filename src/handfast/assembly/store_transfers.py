@@ -7,11 +7,12 @@ It names the engines, and holds no behaviour of theirs. An engine is imported wh
 from __future__ import annotations
 
 import datetime
+from collections.abc import Sequence
 
 from handfast.apiserver import announcement
 from handfast.apiserver.state import envelope
 from handfast.assembly import stores
-from handfast.store import transfer
+from handfast.store import protocol, transfer
 from handfast.store.etcd import place as places
 from handfast.wire import etcd_access, extra
 
@@ -26,6 +27,15 @@ async def source(store: str, access: etcd_access.Access) -> transfer.Described:
     from handfast.store.etcd import source as etcd
 
     return await etcd.open_source(stores.etcd_place(store), access)
+
+
+async def members(store: str, access: etcd_access.Access) -> Sequence[protocol.Member]:
+    """Who keeps the store together, also where too few of them are there; nobody, where it is a file."""
+    if not store.startswith(places.SCHEME):
+        return ()
+    from handfast.store.etcd import source as etcd
+
+    return await etcd.members_of(stores.etcd_place(store), access)
 
 
 async def new(store: str, access: etcd_access.Access, identity: str) -> transfer.Target:

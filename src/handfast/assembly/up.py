@@ -17,7 +17,6 @@ import functools
 import json
 import os
 import pathlib
-import socket
 import ssl
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -114,23 +113,16 @@ class _Running:
 
 @dataclass(slots=True)
 class _Readiness:
-    """Asks the API server, trusting the directory's CA, which exists only once the directory is prepared.
-
-    Once it answers, the controllers are next, and the port that was `held` for them is let go.
-    """
+    """Asks the API server, trusting the directory's CA, which exists only once the directory is prepared."""
 
     address: addresses.Address
     certificate: pathlib.Path
-    held: socket.socket
     context: ssl.SSLContext | None = field(default=None)
 
     async def __call__(self) -> bool:
         if self.context is None:
             self.context = tls.client_context(files.read(self.certificate, limit=1 << 20))
-        ready = await supervisor.answers(self.address, "/readyz", self.context)
-        if ready:
-            self.held.close()
-        return ready
+        return await supervisor.answers(self.address, "/readyz", self.context)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,23 +146,15 @@ class _Errand:
 
 @dataclass(slots=True)
 class _After:
-    """Has errands run, once and in order, while a role starts; then asks that role.
-
-    Once it answers, the parts are next, and the ports that were `held` for them are let go.
-    """
+    """Has errands run, once and in order, while a role starts; then asks that role."""
 
     errands: list[Callable[[], Awaitable[None]]]
     then: Callable[[], Awaitable[bool]]
-    held: Sequence[socket.socket]
 
     async def __call__(self) -> bool:
         while self.errands:
             await self.errands.pop(0)()
-        ready = await self.then()
-        if ready:
-            for each in self.held:
-                each.close()
-        return ready
+        return await self.then()
 
 
 @contextlib.contextmanager
@@ -209,10 +193,8 @@ def _flag(name: str, value: bool) -> str:
     return f"--{name}" if value else f"--no-{name}"
 
 
-def _apiserver(
-    shared: parts_module.Shared, listen: ports_module.Port, words: Sequence[str], held: socket.socket
-) -> children.Role:
-    """The API server, on a socket that stays across its restarts; once it answers, what is `held` for the next is let go."""
+def _apiserver(shared: parts_module.Shared, listen: ports_module.Port, words: Sequence[str]) -> children.Role:
+    """The API server, on a socket that stays across its restarts."""
     place, number = shared.place, listen.sock.fileno()
     return children.Role(
         name="apiserver",
@@ -220,27 +202,27 @@ def _apiserver(
             *("serve", "apiserver", "--dir", str(place.root), *listen.words, "--listen-fd", str(number), *words)
         ),
         descriptors=(*shared.descriptors, number),
-        ready=_Readiness(listen.at, place.ca_certificate, held),
+        ready=_Readiness(listen.at, place.ca_certificate),
         livez=functools.partial(watchdog.Livez, listen.at, tls.unsafe_unverified_context()),
     )
 
 
 def _controllers(
-    place: layout.Layout, chosen: config.Configuration, admin: addresses.Address, words: Sequence[str]
+    place: layout.Layout, chosen: config.Configuration, admin: ports_module.Port, words: Sequence[str]
 ) -> children.Role:
     selection = (*chosen.controllers, *(controller_names.MACHINES if chosen.machines else ()))
     return children.Role(
         name="controllers",
         argv=children.command(
             *("serve", "controllers", "--dir", str(place.root), "--kubeconfig", str(place.controllers_kubeconfig)),
-            *("--admin-listen", str(admin), "--controllers", ",".join(selection)),
+            *(*admin.handed, "--controllers", ",".join(selection)),
             *("--ledger-retention-days", str(chosen.ledger_retention_days)),
             *("--proxy-protocol-from", chosen.proxy_protocol_from),
             *("--join-within", durations.text(chosen.join_within)),
             *(_flag("leader-elect", chosen.leader_elect), _flag("protect-living-nodes", chosen.protect_living_nodes)),
             *words,
         ),
-        livez=functools.partial(watchdog.Livez, admin, None),
+        livez=functools.partial(watchdog.Livez, admin.at, None),
     )
 
 
@@ -283,10 +265,8 @@ async def run(
     endpoints.remove(place.root)
     with contextlib.ExitStack() as stack:
         ports = ports_module.Ports(stack, chosen, role_flags.unnamed, console.event)
-        # That of the controllers is held until they start, so that no other `up` takes it. They bind it themselves, since nobody
-        # needs it across their restarts.
-        listen, held = ports.take("listen"), ports.take("adminListen")
-        api, admin = listen.at, held.at
+        listen, admin = ports.take("listen"), ports.take("adminListen")
+        api = listen.at
         level = ("--log-level", chosen.log_level)
         shared = parts_module.Shared(place=place, level=level, descriptors=(lock.descriptor,))
         fleet = [parts_module.fleet(ports, shared, role_flags.machine_config)] if chosen.machines else []
@@ -295,7 +275,7 @@ async def run(
         parts = [*fleet, *pages, *services]
         running_at = endpoints.Endpoints(
             apiserver=api.url("https"),
-            controllers_admin=admin.url("http"),
+            controllers_admin=admin.at.url("http"),
             services={name: address for part in parts for name, address in part.urls.items()},
             supervisor=os.getpid(),
         )
@@ -305,9 +285,7 @@ async def run(
         published = advertise or ["--advertise", str(api)]
         prepared = [*advertise, "--store", chosen.store, *(word for part in parts for word in part.preparation)]
         first = _preparation("--dir", str(place.root), *listen.words, *prepared, descriptors=shared.descriptors)
-        apiserver = _apiserver(
-            shared, listen, (*advertise, "--store", chosen.store, *level, *role_flags.apiserver), held.sock
-        )
+        apiserver = _apiserver(shared, listen, (*advertise, "--store", chosen.store, *level, *role_flags.apiserver))
         introduction = stack.enter_context(
             _introduction(place, published, token or FirstToken(), role_flags.first_objects)
         )
@@ -315,12 +293,8 @@ async def run(
         errands: _Errands = [_Errand(introduction, console, _NOT_MADE, console.introduced), *more]
         controllers = dataclasses.replace(
             _controllers(place, chosen, admin, (*published, *level, *role_flags.controllers)),
-            descriptors=shared.descriptors,
-            ready=_After(
-                errands,
-                functools.partial(supervisor.answers, admin, "/readyz", None),
-                [each for part in parts for each in part.held],
-            ),
+            descriptors=(*shared.descriptors, admin.sock.fileno()),
+            ready=_After(errands, functools.partial(supervisor.answers, admin.at, "/readyz", None)),
         )
         roles = [apiserver, controllers, *(part.role for part in parts)]
         try:

@@ -4,11 +4,12 @@
 1. The way in comes first. Where it ends before the API, nothing else is asked.
 2. The other rows are looked up beside one another, each within its deadline, so that one that hangs takes no other with it.
 3. Whatever goes wrong with a row is taken down as that row's, with the words of the server. A report is always whole.
-4. Where the data directory is that of the server, the controllers are asked for their health where it says that they are.
+4. Where the data directory is that of the server, its roles are asked for their health where it says that they are, and its CA is the one that signs.
 """
 
 from __future__ import annotations
 
+import asyncio
 import pathlib
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
@@ -16,21 +17,25 @@ from typing import Any, Final
 import msgspec
 
 from handfast import errors
-from handfast.api import status
 from handfast.bootstrap import endpoints as endpoint_words
 from handfast.check import reads as reads_module
 from handfast.client import api, connection, probes, way
-from handfast.datadir import endpoints
+from handfast.datadir import endpoints, layout, own_certificates
 from handfast.pki import certificates, pem
 from handfast.rules import check
 from handfast.rules.diagnoses import facts
 from handfast.runtime import clock as clocks
-from handfast.runtime import tasks
+from handfast.runtime import files, tasks
 
 # Rows that ask for many things have longer. A server that answers needs a hundredth of it.
 _SECONDS: Final = 10.0
 _LONG: Final = 20.0
 _WAY: Final = "the way in"
+# Keys of endpoints.json: where a role has its health ends so.
+_ADMIN: Final = "Admin"
+_CONTROLLERS: Final = "controllers"
+_MACHINE_CONFIG: Final = "machineConfig"
+_CONSOLE: Final = "console"
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -54,8 +59,12 @@ ROWS: Final = (
     Row("nodes", _LONG, lambda reads: reads.nodes()),
     Row("bindings", _SECONDS, lambda reads: reads.bindings()),
     Row("machines", _LONG, lambda reads: reads.machines()),
+    Row("machine-pools", _LONG, lambda reads: reads.pools()),
+    Row("bootstrap-credentials", _SECONDS, lambda reads: reads.bootstrap()),
     Row("mesh", _LONG, lambda reads: reads.mesh()),
 )
+# What somebody looks up who follows nodes by themselves.
+BUT_NODES: Final = frozenset(row.name for row in ROWS) - {"nodes"}
 # What the facts of one node are made of.
 OF_NODE: Final = frozenset({"ready", "requests", "nodes"})
 # Told how many rows are done, of how many, and which are not.
@@ -70,6 +79,8 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     kubeconfig: str
     directory: pathlib.Path
     mesh_namespace: str
+    # The one node that is asked for; empty: all.
+    node: str = ""
 
 
 async def look(
@@ -83,14 +94,15 @@ async def look(
     reach = await way.Way(target.client, target.used, target.kubeconfig, clock).walk()
     known: dict[str, Any] = {}
     if isinstance(reach.version, str):
-        reads = reads_module.Reads(target.client, target.used, reach.version, target.mesh_namespace, clock)
+        reads = reads_module.Reads(target.client, target.used, reach.version, target.mesh_namespace, clock, target.node)
         async with tasks.Group("check") as group:
             for row in rows:
                 group.start(_taken_down(row, reads, clock, known, lambda: _tell(progress, rows, known)), name=row.name)
             # 2. beside one another
             await group.wait()
-    probe = await _controllers(target)
-    return _facts(target, clock, reach, known, probe)
+    # 4. what this machine knows of it
+    here = _here(target)
+    return _facts(target, clock, reach, known, here, {} if here is None else await _probes(here))
 
 
 def _tell(progress: Progress, rows: list[Row], known: Mapping[str, Any]) -> None:
@@ -101,7 +113,9 @@ async def _taken_down(
     row: Row, reads: reads_module.Reads, clock: clocks.Clock, known: dict[str, Any], tell: Callable[[], None]
 ) -> None:
     late = check.Unread(
-        f"it was not answered within {row.seconds:g} s", check.TIMEOUT, "see whether the API server is overloaded"
+        f"it was not answered within {row.seconds:g} s",
+        check.TIMEOUT,
+        f"see whether the API server is overloaded; {check.LOG}",
     )
     seen: list[Any] = []
 
@@ -118,17 +132,14 @@ async def _read(row: Row, reads: reads_module.Reads) -> Any:
     # 3. its own trouble
     try:
         return await row.read(reads)
-    except status.StatusError as error:
-        return check.Unread(error.message)
     except errors.HandfastError as error:
-        reason = check.TIMEOUT if error.reason == check.TIMEOUT else check.UNKNOWN
-        return check.Unread(error.message, reason, error.hint or "")
+        return check.refused(error)
     except Exception as error:  # noqa: BLE001  an object that no rule can read must not take the report with it
-        return check.Unread(f"what is there cannot be understood ({type(error).__name__})")
+        return check.not_understood(error)
 
 
-async def _controllers(target: Target) -> facts.Probe | None:
-    """What the controllers say, where the directory is that of this server (4)."""
+def _here(target: Target) -> Mapping[str, Any] | None:
+    """What the data directory says of where its control plane answers; None: it is not that of this server (4)."""
     written = endpoints.read(target.directory)
     if written is None:
         return None
@@ -137,25 +148,54 @@ async def _controllers(target: Target) -> facts.Probe | None:
         same = here in {endpoint_words.of_server(url) for url in (target.used.server, *target.used.others)}
     except errors.Refused:
         return None
-    where = str(written.get("controllersAdmin") or "")
-    return await probes.readiness(where) if same and where.startswith("http://") else None
+    return written if same else None
+
+
+async def _probes(here: Mapping[str, Any]) -> dict[str, facts.Probe]:
+    """What each role says of its health, beside one another (4)."""
+    doors = {key.removesuffix(_ADMIN): str(url) for key, url in here.items() if key.endswith(_ADMIN)}
+    asked = {name: (url, "/readyz?verbose") for name, url in doors.items()}
+    # Its one door says no more than that it lives.
+    asked |= {_CONSOLE: (str(here[_CONSOLE]), "/livez")} if _CONSOLE in here else {}
+    asked = {name: each for name, each in asked.items() if each[0].startswith("http://")}
+    answers = await asyncio.gather(*(probes.readiness(*each) for each in asked.values()))
+    return dict(zip(asked, answers, strict=True))
+
+
+def _certificate(path: pathlib.Path) -> certificates.Certificate | None:
+    """The first of a file (4)."""
+    try:
+        return _leaf(files.read(path, limit=own_certificates.MAX_BYTES))
+    except errors.HandfastError:
+        return None
 
 
 def _facts(
-    target: Target, clock: clocks.Clock, reach: facts.Reach, known: Mapping[str, Any], probe: facts.Probe | None
+    target: Target,
+    clock: clocks.Clock,
+    reach: facts.Reach,
+    known: Mapping[str, Any],
+    here: Mapping[str, Any] | None,
+    spoken: Mapping[str, facts.Probe],
 ) -> facts.Facts:
     def row(name: str) -> Any:
         return known.get(name, facts.NOT_ASKED)
 
     rights, nodes = row("rights"), row("nodes")
+    place = layout.Layout.at(target.directory)
+    shown = None if here is None else _certificate(place.machine_config_certificate)
     return facts.Facts(
         now=clock.now(),
         reach=reach,
         credential=_leaf(target.used.cert_pem),
         own_ca=target.used.ca_pem,
+        # 4. the first of its file signs
+        signer_ca=None if here is None else _certificate(place.ca_certificate),
         ready=row("ready"),
         lease=row("lease"),
-        controllers=probe,
+        controllers=spoken.get(_CONTROLLERS),
+        roles=None if here is None else {name: each for name, each in spoken.items() if name != _CONTROLLERS},
+        serving={} if shown is None or _MACHINE_CONFIG not in spoken else {_MACHINE_CONFIG: shown},
         missing_rights=rights if isinstance(rights, check.Unread) else rights.missing,
         controllers_user="" if isinstance(rights, check.Unread) else rights.user,
         cluster_info=row("cluster-info"),
@@ -168,6 +208,8 @@ def _facts(
         hidden=() if isinstance(nodes, check.Unread) else nodes.unread,
         bindings=row("bindings"),
         machines=row("machines"),
+        pools=row("machine-pools"),
+        bootstrap=row("bootstrap-credentials"),
         mesh=row("mesh"),
     )
 

@@ -2,8 +2,8 @@
 """`handfast check`: what is wrong with a control plane, and what to do. What is judged is in `rules.diagnoses`.
 
 1. Every check is printed, in order, whatever the others say.
-2. The exit code is 0 where nothing fails, 1 where something does, and 3 where the server cannot be reached. Warnings, and what could not be read, count with
-   --fail-on-warning.
+2. The exit code is 0 where nothing fails, 1 where something does, and 3 where the server cannot be reached, or does not answer in time. Warnings, and what could not be
+   read, count with --fail-on-warning.
 """
 
 from __future__ import annotations
@@ -21,8 +21,10 @@ if TYPE_CHECKING:
     from handfast.rules.diagnoses import facts
 
 _FORMATS: Final = ("text", "json", "junit")
-# Where these fail, nobody was there to ask.
+# Where these fail, nobody was there to ask; and where those fail for these reasons, nobody answered.
 _NOBODY: Final = frozenset({"dns", "tcp"})
+_ASKING: Final = frozenset({"tls", "api"})
+_SILENCE: Final = frozenset({"Timeout", "Unreachable", "ConnectionRefused"})
 
 
 @click.command(name="check", short_help="Say what is wrong with a control plane, and what to do.")
@@ -55,12 +57,12 @@ def command(
 
     Each line has a name, a verdict and what was seen; where it is not ok, a reason, the next step and a page follow. With --node it says which of
     a node's steps fails: its request was created, approved, signed, and its certificate is used. Nothing is changed. The exit code is 0 where nothing
-    fails, 1 where something does, and 3 where the server cannot be reached.
+    fails, 1 where something does, and 3 where the server cannot be reached, or does not answer in time.
     """
     from handfast.rules import check
     from handfast.rules.diagnoses import judged, report
 
-    known = looked(ctx, kubeconfig, directory, namespace, of_node=node is not None)
+    known = looked(ctx, kubeconfig, directory, namespace, node=node)
     checks = judged.everything(known) if node is None else judged.of_node(node, known)
     # 1. all of them
     if form == "junit":
@@ -77,16 +79,17 @@ def code(checks: Sequence[checks_module.Check], *, strict: bool) -> int:
     """The exit code (2)."""
     from handfast.rules import check
 
-    if any(each.verdict is check.Verdict.FAILED and each.name in _NOBODY for each in checks):
+    failed = [each for each in checks if each.verdict is check.Verdict.FAILED]
+    if any(each.name in _NOBODY or (each.name in _ASKING and each.reason in _SILENCE) for each in failed):
         return output.Code.UNAVAILABLE
     good = {check.Verdict.OK} | (set() if strict else {check.Verdict.WARNING, check.Verdict.UNKNOWN})
     return output.Code.DONE if check.worst(checks) in good else output.Code.FAILED
 
 
 def looked(
-    ctx: click.Context, kubeconfig: str | None, directory: str, namespace: str, *, of_node: bool = False
+    ctx: click.Context, kubeconfig: str | None, directory: str, namespace: str, *, node: str | None = None
 ) -> facts.Facts:
-    """What there is, with progress on a terminal."""
+    """What there is, or only what one node is judged by, with progress on a terminal."""
     import asyncio
     import pathlib
 
@@ -103,8 +106,9 @@ def looked(
                 kubeconfig=path,
                 directory=pathlib.Path(directory),
                 mesh_namespace=namespace,
+                node=node or "",
             )
-            wanted = look.OF_NODE if of_node else frozenset()
+            wanted = look.OF_NODE if node is not None else frozenset()
             return await look.look(target, clock.SystemClock(), check_output.Bar().progress, wanted)
 
     return asyncio.run(work())

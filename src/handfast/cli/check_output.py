@@ -17,11 +17,26 @@ def show(checks: Sequence[check.Check]) -> None:
     """Every check, in order."""
     rows = [(each.name, str(each.verdict), output.printable(each.sentence)) for each in checks]
     output.result(tables.table(("CHECK", "RESULT", "SEEN"), rows))
+    for group in _folded(checks):
+        first = group[0]
+        step = f"\n  next: {output.printable(first.hint)}"
+        # Of several, the page alone.
+        at = first.page if len(group) == 1 else first.page.partition("#")[0]
+        page = f"\n  page: {at}" if at else ""
+        output.result(f"\n{', '.join(each.name for each in group)}: {first.reason}{step}{page}")
+
+
+def _folded(checks: Sequence[check.Check]) -> list[list[check.Check]]:
+    """Those with a next step, in order; those that could not be made for one and the same cause are told as one."""
+    from handfast.rules import check as check_module
+
+    groups: dict[object, list[check.Check]] = {}
     for each in checks:
         if each.hint:
-            step = f"\n  next: {output.printable(each.hint)}"
-            page = f"\n  page: {each.page}" if each.page else ""
-            output.result(f"\n{each.name}: {each.reason}{step}{page}")
+            groups.setdefault(
+                (each.hint, each.reason) if each.reason == check_module.UNKNOWN else each.name, []
+            ).append(each)
+    return list(groups.values())
 
 
 class Bar:

@@ -117,7 +117,7 @@ def _address(text: str) -> addresses.Address:
 
 
 def _looker(directory: pathlib.Path, kubeconfig: str, namespace: str) -> console.Look:
-    """Looks up what `handfast check` would."""
+    """Looks up what `handfast check` would, but for nodes: the console follows them."""
 
     async def look(client: api.Client, used: connection.Connection, tell: tellings.Tell) -> facts.Facts:
         from handfast.check import look as looking
@@ -126,7 +126,7 @@ def _looker(directory: pathlib.Path, kubeconfig: str, namespace: str) -> console
         target = looking.Target(
             client=client, used=used, kubeconfig=kubeconfig, directory=directory, mesh_namespace=namespace
         )
-        return await looking.look(target, clock.SystemClock(), tell)
+        return await looking.look(target, clock.SystemClock(), tell, looking.BUT_NODES)
 
     return look
 

@@ -14,15 +14,15 @@ from handfast.cli import connecting, durations, output, tables
     default="1h",
     show_default=True,
     metavar="DURATION",
-    help="How far to look back; refused tokens are known for an hour.",
+    help="How far to look back; refused credentials are known for an hour.",
 )
 @connecting.options
 @output.format_option
 @click.pass_context
 def command(ctx: click.Context, since: str, kubeconfig: str | None, directory: str, form: str) -> None:
-    """Show joins that failed, or wait: when, from where, with which token, as which node, why, and the smallest change.
+    """Show joins that failed, or wait: when, from where, with which credential, as which node, why, and the smallest change.
 
-    Refused tokens and requests are read from Events of kube-system (JoinRefused), which last for an hour. Requests for certificates that
+    Refused credentials and requests are read from Events of kube-system (JoinRefused), which last for an hour. Requests for certificates that
     were denied, have failed or wait are listed, too.
     """
     import asyncio

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import datetime
+import shlex
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -67,7 +68,7 @@ def _end(text: str) -> str:
     now = clock.SystemClock().now()
     try:
         end = objects.parse_timestamp(text)
-    except (ValueError, OverflowError):
+    except ValueError:
         end = now + durations.parse(text, "--expires", _LONGEST)
     if end <= now:
         raise output.Usage(f'--expires: "{text}" is over', hint="give a time to come, or a duration as in 12h")
@@ -93,7 +94,7 @@ def _title(outcome: mesh_revocation.Outcome) -> str:
 
 def _again(outcome: mesh_revocation.Outcome) -> str:
     flag = {"account": "", "pod": "--pod ", "serial": "--serial "}[outcome.target.kind]
-    return f"handfast mesh revoke {flag}{outcome.target.title} --undo"
+    return f"handfast mesh revoke {flag}{shlex.quote(outcome.target.title)} --undo"
 
 
 def _refused(outcome: mesh_revocation.Outcome) -> str:
@@ -216,4 +217,4 @@ def _notes(outcome: mesh_revocation.Outcome) -> None:
     if outcome.revoked and target.kind == "account" and target.name in control_plane.ACCOUNTS:
         output.warn(f"{target.title} may be an account of the mesh's own control plane, which then serves nobody")
     if outcome.others:
-        output.note(f"`kubectl delete revocation {' '.join(outcome.others)}` deletes them, too")
+        output.note(f"`kubectl delete revocation {shlex.join(outcome.others)}` deletes them, too")

@@ -8,6 +8,7 @@ It says what came of it: the work of refusing is in `revocation`, and what is ab
 from __future__ import annotations
 
 import datetime
+import shlex
 from typing import TYPE_CHECKING
 
 import click
@@ -98,7 +99,7 @@ def _revoked(outcome: revocation.Outcome) -> str:
         f"  until       {outcome.expires or 'it is undone'}\n"
         f"  reason      {outcome.reason}\n"
         f"  revocation  {outcome.revocation}\n\n"
-        f"To undo it: handfast node revoke {outcome.node} --undo"
+        f"To undo it: handfast node revoke {shlex.quote(outcome.node)} --undo"
     )
 
 
@@ -130,4 +131,4 @@ def _notes(outcome: revocation.Outcome) -> None:
     if outcome.known is False:
         output.note(f"there is no Node {outcome.node} now; whoever joins by that name is refused")
     if outcome.others:
-        output.note(f"`kubectl delete revocation {' '.join(outcome.others)}` lets node {outcome.node} in again")
+        output.note(f"`kubectl delete revocation {shlex.join(outcome.others)}` lets node {outcome.node} in again")

@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
+from collections.abc import Iterable
 from typing import Any, Final
 
 import click
@@ -36,8 +38,20 @@ def in_pod(listen: addresses.Address, pod_ip: str | None) -> addresses.Address:
 def configuration(
     place: layout.Layout, flags: dict[str, Any], config_file: str | None, tie: int | None
 ) -> config.Configuration:
-    """What a role is told: by everything that counts, or by its supervisor alone."""
-    return settings.load(place, flags, config_file).configuration if tie is None else settings.from_flags(flags)
+    """What a role is told: by everything that counts, or by its supervisor alone, which may hand it sockets."""
+    sockets = flags.pop("sockets", ())
+    if tie is None:
+        return settings.load(place, flags, config_file).configuration
+    return _handed(settings.from_flags(flags), sockets)
+
+
+def _handed(chosen: config.Configuration, sockets: Iterable[str]) -> config.Configuration:
+    """The same, where addresses have the sockets that listen there already."""
+    pairs = [text.split("=") for text in sockets]
+    addressed = {
+        name: dataclasses.replace(getattr(chosen, name), descriptor=int(descriptor)) for name, descriptor in pairs
+    }
+    return dataclasses.replace(chosen, **addressed)
 
 
 def tied(tie: int | None, directory: str) -> contextlib.AbstractContextManager[None]:

@@ -150,6 +150,7 @@ def apiserver_command(
     is_flag=True,
     help="Print what these controllers need in a cluster with another API server, and start nothing.",
 )
+@supervised.sockets_option
 @supervised.option
 def controllers_command(
     directory: str,
@@ -185,9 +186,7 @@ def controllers_command(
                 join_within=chosen.join_within,
                 machines=controllers.MachineSource(**machines),
             ),
-            admin_options=controllers.AdminOptions(
-                (chosen.admin_listen.host, chosen.admin_listen.port), chosen.proxy_protocol_from
-            ),
+            admin_options=controllers.AdminOptions(chosen.admin_listen, chosen.proxy_protocol_from),
             leader_elect=chosen.leader_elect,
             service_account_key=place.service_account_key,
             servers=[address.url("https") for address in chosen.advertise],

@@ -25,6 +25,7 @@ from handfast.wire import extra
 @mesh_options.control_plane_option
 @settings.setting_options("destinationListen", "policyListen", "agentsListen", "destinationAdminListen", "logLevel")
 @roles.pod_ip_option
+@supervised.sockets_option
 @supervised.option
 def command(
     directory: str,

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 @click.option("--issuer-key", type=click.Path(), help="Its private key, PEM or DER, without a passphrase.")
 @settings.setting_options("identityListen", "identityAdminListen", "logLevel")
 @roles.pod_ip_option
+@supervised.sockets_option
 @supervised.option
 def command(
     directory: str,

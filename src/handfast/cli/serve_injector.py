@@ -23,6 +23,7 @@ from handfast.runtime import clock
 )
 @mesh_options.control_plane_option
 @settings.setting_options("injectorListen", "injectorAdminListen", "logLevel")
+@supervised.sockets_option
 @supervised.option
 def command(
     directory: str, config_file: str | None, kubeconfig: str | None, namespace: str, tie: int | None, **flags: Any

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`handfast serve machine-config`: the machine-config server, in the foreground. What it answers is in `machines`.
 
-As a child of `handfast up` it has the hidden flags: its listening socket and its tie to the supervisor.
+As a child of `handfast up` it has the hidden flags: its listening sockets and its tie to the supervisor.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import math
 import pathlib
-import socket
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -49,7 +48,7 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Print the rights that it needs in a cluster with another API server, and start nothing.",
 )
-@click.option("--listen-fd", type=int, hidden=True, help="A socket that listens already.")
+@supervised.sockets_option
 @supervised.option
 def command(
     directory: str,
@@ -57,7 +56,6 @@ def command(
     kubeconfig: str | None,
     bootstrap_dir: str | None,
     print_manifest: bool,
-    listen_fd: int | None,
     tie: int | None,
     **flags: Any,
 ) -> None:
@@ -78,11 +76,7 @@ def command(
     with roles.tied(tie, directory), contextlib.ExitStack() as stack:
         place = layout.Layout.at(directory)
         chosen = roles.configuration(place, flags, config_file, tie)
-        if listen_fd is None:
-            flag = "--machine-config-listen"
-            sock = stack.enter_context(addresses.listen(chosen.machine_config_listen, flag))
-        else:
-            sock = stack.enter_context(socket.socket(fileno=listen_fd))
+        sock = stack.enter_context(addresses.listen(chosen.machine_config_listen, "--machine-config-listen"))
         from handfast.assembly import machine_config
         from handfast.cli import foreground
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`handfast status`: the whole in ten lines. It is made from the checks of `handfast check`; what a line says is in `rules.diagnoses.standing`.
 
-1. The exit code is 0 where nothing needs anybody, 1 where something does, and 3 where the server cannot be reached.
+1. The exit code is 0 where nothing needs anybody, 1 where something does, and 3 where the server cannot be reached, or does not answer in time.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def command(ctx: click.Context, kubeconfig: str | None, directory: str, namespac
     """Show the whole control plane in ten lines: API, controllers, store, CA, tokens, requests, nodes, machines and mesh, and what to do next.
 
     It is what `handfast check` finds, in short. The exit code is 0 where nothing needs anybody, 1 where something does, and 3 where the server
-    cannot be reached.
+    cannot be reached, or does not answer in time.
     """
     from handfast.rules.diagnoses import judged, standing
 

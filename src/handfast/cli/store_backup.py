@@ -59,7 +59,6 @@ def command(
         raise output.Usage("a backup is not written to a terminal", hint="name a file, or pipe it into a program")
     summary = asyncio.run(_back_up(choice, file, overwrite=overwrite, with_keys=with_keys))
     _tell(summary, file, choice.place, form)
-    _note_down(choice.place, summary)
 
 
 async def _back_up(choice: store_options.StoreChoice, file: str, *, overwrite: bool, with_keys: bool) -> dict[str, Any]:
@@ -70,27 +69,30 @@ async def _back_up(choice: store_options.StoreChoice, file: str, *, overwrite: b
     from handfast.store import backup_file, transfer
 
     keys = kept_keys.taken(choice.place) if with_keys else {}
-    with _sink(file, overwrite=overwrite) as sink:
-        source = await store_transfers.source(choice.store, choice.access)
-        try:
-            taken_at = objects.timestamp(clocks.SystemClock().now())
+    source = await store_transfers.source(choice.store, choice.access)
+    try:
+        taken_at = objects.timestamp(clocks.SystemClock().now())
+        with _sink(file, overwrite=overwrite) as sink:
             progress = store_options.Progress("backing up", source.objects)
             header = _header(source, taken_at, announcement.parse_marker(await source.note(announcement.MARKER)))
             writer = backup_file.Writer(sink, header, keys)
             trailer, checksum = await transfer.write_backup(source, writer, progress)
             progress.end()
-        finally:
-            await source.close()
-    return {
-        "file": file,
-        "store": source.place,
-        "revision": source.revision,
-        "objects": trailer.objects,
-        "valueBytes": trailer.value_bytes,
-        "checksum": f"sha256:{checksum}",
-        "takenAt": taken_at,
-        "keys": sorted(keys),
-    }
+        summary = {
+            "file": file,
+            "store": source.place,
+            "revision": source.revision,
+            "objects": trailer.objects,
+            "valueBytes": trailer.value_bytes,
+            "checksum": f"sha256:{checksum}",
+            "takenAt": taken_at,
+            "keys": sorted(keys),
+        }
+        # The file has its name by now.
+        await _note_down(source, choice.place, summary)
+    finally:
+        await source.close()
+    return summary
 
 
 def _header(source: transfer.Source, taken_at: str, stored_form: int) -> backup_file.Header:
@@ -181,13 +183,15 @@ def _tell(summary: dict[str, Any], file: str, place: layout.Layout, form: str) -
         output.note(f"the keys are not in it: keep a copy of {place.encryption_key} and {place.pki} in another place")
 
 
-def _note_down(place: layout.Layout, summary: dict[str, Any]) -> None:
-    """For `handfast store status`, and the server's metrics. The backup is good without it."""
+async def _note_down(source: transfer.Described, place: layout.Layout, summary: dict[str, Any]) -> None:
+    """For `handfast store status`, and the servers' metrics: in the store, or beside it. The backup is good without it."""
     import json
 
-    if not place.root.is_dir():
-        return
+    from handfast.store import transfer
+
+    text = json.dumps(summary)
     try:
-        files.write_atomically(place.last_backup, f"{json.dumps(summary)}\n".encode())
+        if not await source.keep_note(transfer.LAST_BACKUP, text) and place.root.is_dir():
+            files.write_atomically(place.last_backup, f"{text}\n".encode())
     except errors.HandfastError as error:
         output.warn(f"that this backup was taken is not noted down: {error.message}")

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`handfast store status`: how a store is. It reads the store, so it answers also when no server does. It changes nothing.
+"""`handfast store status`: how a store is. It reads the store, so it answers also when no server does. It changes no object;
+in an etcd it writes the fence that every reader of a store begins with.
+
+Of an etcd without a majority it shows the members, and ends with the error and exit code 3.
 
 What servers say of themselves is in their Leases (`apiserver.announcement`), at most a minute old.
 """
@@ -11,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from handfast import errors
 from handfast.cli import output, store_options, tables
 from handfast.datadir import layout
 from handfast.runtime import clock as clocks
@@ -18,8 +22,9 @@ from handfast.runtime import files
 
 if TYPE_CHECKING:
     import datetime
+    from collections.abc import Sequence
 
-    from handfast.store import transfer
+    from handfast.store import protocol, transfer
 
 _FILE_BYTES = 64 << 10
 
@@ -32,7 +37,11 @@ def command(directory: str, config_file: str | None, form: str, **flags: Any) ->
     import asyncio
 
     choice = store_options.choose(directory, config_file, flags)
-    status = asyncio.run(_status(choice, clocks.SystemClock().now()))
+    try:
+        status = asyncio.run(_status(choice, clocks.SystemClock().now()))
+    except errors.Unavailable:
+        _show_members(asyncio.run(_members(choice)), form)
+        raise
     if form != "text":
         output.result(output.document(status, form))
         return
@@ -42,7 +51,7 @@ def command(directory: str, config_file: str | None, form: str, **flags: Any) ->
 async def _status(choice: store_options.StoreChoice, now: datetime.datetime) -> dict[str, Any]:
     from handfast.apiserver import announcement
     from handfast.assembly import store_transfers
-    from handfast.store import epochs
+    from handfast.store import epochs, transfer
 
     source = await store_transfers.source(choice.store, choice.access)
     try:
@@ -51,6 +60,7 @@ async def _status(choice: store_options.StoreChoice, now: datetime.datetime) -> 
         raised = epochs.all_of(await source.note(epochs.NOTE), await source.note(epochs.SERVER_NOTE))
         servers = [each async for each in _servers(source, now)]
         seal_keys = await _seal_keys(source)
+        backup = await source.note(transfer.LAST_BACKUP)
     finally:
         await source.close()
     compactions = [each["lastCompaction"] for each in servers if each["lastCompaction"]]
@@ -67,14 +77,41 @@ async def _status(choice: store_options.StoreChoice, now: datetime.datetime) -> 
         "epochs": [{"offset": each.offset, "at": each.at, "why": each.why} for each in raised],
         "sealKeys": seal_keys,
         "servers": servers,
-        "members": [
-            {"name": each.name, "address": each.address, "leads": each.leads, "version": each.version}
-            for each in stats.members
-        ],
+        "members": _member_rows(stats.members),
         "uncertainWrites": sum(each["uncertainWrites"] for each in servers),
         "lastCompaction": max(compactions, default=None),
-        "lastBackup": _last_backup(choice.place),
+        "lastBackup": _last_backup(choice.place, backup),
     }
+
+
+async def _members(choice: store_options.StoreChoice) -> list[dict[str, Any]]:
+    """Who keeps a store that cannot be read; nobody, if none of them answers."""
+    from handfast.assembly import store_transfers
+
+    found = await store_transfers.members(choice.store, choice.access)
+    return _member_rows(found) if any(each.answers for each in found) else []
+
+
+def _member_rows(members: Sequence[protocol.Member]) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": each.name,
+            "address": each.address,
+            "leads": each.leads,
+            "version": each.version if each.answers else "does not answer",
+        }
+        for each in members
+    ]
+
+
+def _show_members(members: list[dict[str, Any]], form: str) -> None:
+    if members:
+        output.result(_member_table(members) if form == "text" else output.document({"members": members}, form))
+
+
+def _member_table(members: list[dict[str, Any]]) -> str:
+    rows = [(each["name"], each["address"], "yes" if each["leads"] else "no", each["version"]) for each in members]
+    return tables.table(("MEMBER", "ADDRESS", "LEADS", "VERSION"), rows)
 
 
 async def _servers(source: transfer.Source, now: datetime.datetime) -> Any:
@@ -117,10 +154,11 @@ async def _seal_keys(source: transfer.Source) -> dict[str, int]:
     return dict(sorted(counts.items()))
 
 
-def _last_backup(place: layout.Layout) -> dict[str, Any] | None:
-    if not place.last_backup.exists():
+def _last_backup(place: layout.Layout, note: str | None) -> dict[str, Any] | None:
+    """What the store notes of it, or, where it takes no notes from here, the data directory."""
+    if note is None and not place.last_backup.exists():
         return None
-    found = json.loads(files.read(place.last_backup, limit=_FILE_BYTES))
+    found = json.loads(files.read(place.last_backup, limit=_FILE_BYTES) if note is None else note)
     return {name: found.get(name) for name in ("takenAt", "revision", "objects", "file", "checksum")}
 
 
@@ -146,11 +184,7 @@ def _text(status: dict[str, Any]) -> str:
     width = max(len(name) for name, _ in rows)
     parts = ["\n".join(f"{name.ljust(width)}   {output.printable(value)}" for name, value in rows)]
     if status["members"]:
-        members = [
-            (each["name"], each["address"], "yes" if each["leads"] else "no", each["version"])
-            for each in status["members"]
-        ]
-        parts.append(tables.table(("MEMBER", "ADDRESS", "LEADS", "VERSION"), members))
+        parts.append(_member_table(status["members"]))
     if status["servers"]:
         servers = [
             (

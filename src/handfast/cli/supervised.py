@@ -26,6 +26,13 @@ from handfast.cli import output
 GRACE: Final = 8.0
 
 option = click.option("--supervised", "tie", type=int, hidden=True, help="Descriptor of the tie to a supervisor.")
+sockets_option = click.option(
+    "--socket",
+    "sockets",
+    multiple=True,
+    hidden=True,
+    help="NAME=DESCRIPTOR: a socket that listens already at the address of this setting.",
+)
 
 
 @contextlib.contextmanager

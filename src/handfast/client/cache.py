@@ -3,6 +3,9 @@
 
 The copy follows the server but is never ahead of it: whoever acts on it must bear that the world has moved on, and
 uses preconditions. It does not fetch anything itself: a `watch.Reflector` feeds it.
+
+What a handler raises ends the watch, and with it the process: a controller that misses a change must not go on. Whoever only shows objects
+gives a `Guard`, which is told of the object instead.
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from handfast import errors
 from handfast.client import api, partial, watch
@@ -24,11 +27,26 @@ Handler = Callable[[V | None, V | None], None]
 Index = Callable[[V], Iterable[str]]
 
 
+class Guard(Protocol):
+    """Who is told of objects that a handler cannot read."""
+
+    def forget(self, plural: str, namespace: str, name: str) -> None:
+        """An object has changed, or is gone: what was wrong with it is no matter."""
+        ...
+
+    def failed(self, plural: str, namespace: str, name: str, error: Exception) -> None:
+        """A handler has raised this at an object."""
+        ...
+
+
 class Informer(Generic[V]):
     """Objects by (namespace, name). Views are frozen structs: share them, never change them."""
 
-    def __init__(self, source: watch.Source[V], indexes: Mapping[str, Index[V]] | None = None) -> None:
+    def __init__(
+        self, source: watch.Source[V], indexes: Mapping[str, Index[V]] | None = None, guard: Guard | None = None
+    ) -> None:
         self.source = source
+        self._guard = guard
         self._items: dict[partial.Key, V] = {}
         self._functions = dict(indexes or {})
         self._indexes: dict[str, dict[str, dict[partial.Key, V]]] = {name: {} for name in self._functions}
@@ -63,7 +81,7 @@ class Informer(Generic[V]):
         """
         self._handlers.append(handler)
         for item in self:
-            handler(None, item)
+            self._tell(handler, None, item, item.metadata.key)
 
     @property
     def synced(self) -> bool:
@@ -113,8 +131,18 @@ class Informer(Generic[V]):
     def _changed(self, key: partial.Key, old: V | None, new: V | None) -> None:
         for name, function in self._functions.items():
             self._reindex(self._indexes[name], key, set(function(old)) if old is not None else set(), new, function)
+        if self._guard is not None:
+            self._guard.forget(self.source.resource.plural, *key)
         for handler in self._handlers:
+            self._tell(handler, old, new, key)
+
+    def _tell(self, handler: Handler[V], old: V | None, new: V | None, key: partial.Key) -> None:
+        try:
             handler(old, new)
+        except Exception as error:
+            if self._guard is None:
+                raise
+            self._guard.failed(self.source.resource.plural, *key, error)
 
     @staticmethod
     def _reindex(
@@ -168,9 +196,10 @@ class Following:
 class Informers:
     """The watches of one process: one for each source, however many ask for its informer."""
 
-    def __init__(self, client: api.Client, clock: clocks.Clock) -> None:
+    def __init__(self, client: api.Client, clock: clocks.Clock, guard: Guard | None = None) -> None:
         self._client = client
         self._clock = clock
+        self._guard = guard
         self._shared: dict[tuple[str, str, api.Scope, bool], Informer[Any]] = {}
         self._built: dict[Hashable, Any] = {}
         self._beside: dict[api.Client, Informers] = {}
@@ -182,7 +211,7 @@ class Informers:
         """The shared informer of this source; made, with its indexes, at the first request."""
         key = (source.resource.group, source.resource.plural, source.scope, source.metadata)
         if key not in self._shared:
-            self._shared[key] = Informer(source, indexes)
+            self._shared[key] = Informer(source, indexes, self._guard)
             self.follow(source, self._shared[key], self._shared[key].refused)
         found: Informer[V] = self._shared[key]
         if found.source.view is not source.view or not set(indexes or ()) <= found.indexes:
@@ -199,7 +228,7 @@ class Informers:
     def beside(self, client: api.Client) -> Informers:
         """The watches of this process on another server; they start with these."""
         if client not in self._beside:
-            self._beside[client] = Informers(client, self._clock)
+            self._beside[client] = Informers(client, self._clock, self._guard)
             if self._group is not None:
                 self._beside[client].start(self._group)
         return self._beside[client]

@@ -14,6 +14,7 @@ The text is the caller's: it is shown once, and is nowhere in the cluster (`rule
 from __future__ import annotations
 
 import datetime
+import shlex
 from typing import Final
 
 from handfast import errors
@@ -36,7 +37,7 @@ async def keep_for_machine(
         raise errors.Refused(
             f"{machine.title} has a certificate of its own, or had one approved: a secret would not count",
             reason="MachineHasJoined",
-            hint=f"if the machine is set up anew: `handfast machine readmit {machine.name}`, then this again",
+            hint=f"if the machine is set up anew: `handfast machine readmit {shlex.quote(machine.name)}`, then this again",
         )
     document = ignition_secrets.for_machine(machine, pool, text)
     there = await client.find(resources.SECRETS, objects.metadata(document)["name"], namespace=_SPACE)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Looks up what `rules.mesh.check` judges of a mesh. It reads only, works on any API server, and judges nothing.
 
-1. What may not be read is handed over as that, with the words of the server. Everything else is read all the same.
+1. What may not be read, or is not answered, is handed over as that, with the words of the server. Everything else is read all the same.
 2. The rights of the mesh's accounts are asked for as the server decides them, by SubjectAccessReviews, beside the roles as they are written.
 3. A door is connected to where it is said to be outside the cluster. Addresses of Pods are not tried, since nobody need reach them from here; nor is
    loopback, unless the API server is there, too.
@@ -17,7 +17,8 @@ from typing import Any, Final, TypeVar
 from urllib import parse as urls
 
 from handfast import errors
-from handfast.api import handfast_kinds, jsonpath, kinds, objects, resources, status
+from handfast.api import handfast_kinds, jsonpath, kinds, objects, resources
+from handfast.api.printing import ages
 from handfast.client import api, discovery
 from handfast.rules import check, user_names
 from handfast.rules.mesh import addresses as mesh_addresses
@@ -84,9 +85,9 @@ class _Look:
     async def _read(self, work: Callable[[], Awaitable[_T]]) -> _T | check.Unread:
         try:
             return await work()
-        except status.StatusError as error:
+        except (errors.Refused, errors.Unavailable) as error:
             # 1. as the server says it
-            return check.Unread(error.message)
+            return check.refused(error)
 
     async def _find(self, resource: api.Addressable, name: str, *, namespace: str | None = None) -> check.Stored:
         space = self._namespace if namespace is None else namespace
@@ -128,11 +129,10 @@ class _Look:
         beats = []
         for node in await self._client.list(resources.NODES):
             for row in jsonpath.mappings(node, "status", "conditions"):
-                at = jsonpath.text(row, "lastHeartbeatTime")
-                if row.get("type") == _READY and row.get("status") == "True" and at:
-                    beats.append(
-                        check_facts.Heartbeat(jsonpath.text(node, "metadata", "name"), objects.parse_timestamp(at))
-                    )
+                # Nodes write it themselves.
+                at = ages.instant(row.get("lastHeartbeatTime"))
+                if row.get("type") == _READY and row.get("status") == "True" and at is not None:
+                    beats.append(check_facts.Heartbeat(jsonpath.text(node, "metadata", "name"), at))
         return beats
 
     async def _ahead(self, server: str) -> datetime.timedelta | check.Unread:

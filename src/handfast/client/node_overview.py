@@ -14,6 +14,7 @@ import msgspec
 from handfast.api import handfast_kinds, resources, signer_names, status
 from handfast.client import api, issued_certificates
 from handfast.rules import revocation
+from handfast.rules.ledger import entries
 from handfast.rules.nodes import liveness, overview
 
 _T = TypeVar("_T")
@@ -25,6 +26,13 @@ class Read(msgspec.Struct, frozen=True):
 
     objects: overview.Objects
     unread: tuple[str, ...]
+
+
+async def _recorded(client: api.Client, unread: list[str]) -> list[entries.Entry] | None:
+    issued = await issued_certificates.entries(client, signer_names.KUBELET_CLIENT)
+    if issued is None:
+        unread.append(overview.NO_LEDGER)
+    return issued
 
 
 async def read(client: api.Client) -> Read:
@@ -42,7 +50,7 @@ async def read(client: api.Client) -> Read:
 
     nodes = await client.list(resources.NODES, metadata=True)
     leases = await optional("Leases", lambda: client.list(resources.LEASES, api.Scope(namespace=liveness.NAMESPACE)))
-    issued = await optional("the ledger", lambda: issued_certificates.entries(client, signer_names.KUBELET_CLIENT))
+    issued = await optional("the ledger", lambda: _recorded(client, unread))
     requests = await optional("certificate requests", lambda: client.list(resources.SIGNING_REQUESTS))
     revoked = await optional("Revocations", lambda: client.list(handfast_kinds.REVOCATION))
     index = revocation.Index()

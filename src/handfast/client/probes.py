@@ -14,13 +14,13 @@ _SECONDS: Final = 5.0
 _MAX_BYTES: Final = 1 << 16
 
 
-async def readiness(url: str) -> facts.Probe:
-    """What /readyz says there."""
+async def readiness(url: str, path: str = "/readyz?verbose") -> facts.Probe:
+    """What it says of its health there."""
     timeout = aiohttp.ClientTimeout(total=_SECONDS)
     try:
         async with (
             aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar(), timeout=timeout) as session,
-            session.get(f"{url}/readyz?verbose", allow_redirects=False) as answer,
+            session.get(f"{url}{path}", allow_redirects=False) as answer,
         ):
             text = (await answer.content.read(_MAX_BYTES)).decode("utf-8", "replace")
     except (aiohttp.ClientError, OSError, ValueError) as error:

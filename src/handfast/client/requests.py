@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import shlex
 from collections.abc import AsyncGenerator
 from typing import Protocol, TypeVar
 
@@ -239,7 +240,7 @@ class _PendingRequest:
         return errors.Refused(text, reason=reason, hint=self._look_at_it())
 
     def _look_at_it(self) -> str:
-        return f"look at it on a control plane with: handfast csr explain {self.name}"
+        return f"look at it on a control plane with: handfast csr explain {shlex.quote(self.name)}"
 
     def _report_waiting(self, waiting: signing_requests.Condition | None) -> None:
         """Report, once, what the approver says of a request that it lets wait."""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Walks the way to the API server step by step: its name, its port, its certificate, its clock, its version. What it means is `rules.diagnoses`'s.
 
-1. What comes after a step that failed is not tried. The clock is: a wrong one is why certificates are not in force.
+1. What comes after a step that failed is not tried. The clock is, where somebody answers: a wrong one is why certificates are not in force.
 2. Nothing is sent before the server has shown a certificate of the kubeconfig's CA.
 3. Every step has its deadline.
 """
@@ -13,7 +13,7 @@ import contextlib
 import dataclasses
 import datetime
 from collections.abc import Awaitable, Callable
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 from urllib import parse as urls
 
 import msgspec
@@ -25,10 +25,16 @@ from handfast.pki import certificates
 from handfast.rules import check
 from handfast.rules.diagnoses import facts
 from handfast.runtime import clock as clocks
-from handfast.runtime import tasks, tls
+from handfast.runtime import resolver, tasks, tls
 
 SECONDS: Final = 5.0
 _HTTPS: Final = 443
+_SILENT: Final = f"a firewall drops packets, or the server hangs: see that it runs; {check.LOG}"
+_RESOLVER: Final = check.Unread(
+    f"its name was not resolved within {SECONDS:g} s",
+    check.TIMEOUT,
+    "see this machine's resolver (/etc/resolv.conf), or have an IP address in the kubeconfig",
+)
 _T = TypeVar("_T")
 
 
@@ -49,12 +55,19 @@ class Door(msgspec.Struct, frozen=True):
 
     async def addresses(self) -> list[str]:
         """Every address of its name."""
-        rows = await asyncio.get_running_loop().getaddrinfo(self.host, self.port, type=1)
-        return list(dict.fromkeys(str(row[4][0]) for row in rows))
+        return await resolver.addresses(self.host, self.port)
+
+    async def _open(self, **how: Any) -> asyncio.StreamWriter:
+        """A connection to the first address that takes one."""
+        *others, last = await self.addresses()
+        for address in others:
+            with contextlib.suppress(OSError):
+                return (await asyncio.open_connection(address, self.port, **how))[1]
+        return (await asyncio.open_connection(last, self.port, **how))[1]
 
     async def connect(self) -> str:
         """HOST:PORT, which took a connection."""
-        _, writer = await asyncio.open_connection(self.host, self.port)
+        writer = await self._open()
         peer = writer.get_extra_info("peername")
         await _closed(writer)
         return f"[{peer[0]}]:{peer[1]}" if ":" in peer[0] else f"{peer[0]}:{peer[1]}"
@@ -63,7 +76,7 @@ class Door(msgspec.Struct, frozen=True):
         """What it shows, once it is verified."""
         name = self.server_name or self.host
         context = tls.client_context(self.ca)
-        _, writer = await asyncio.open_connection(self.host, self.port, ssl=context, server_hostname=name)
+        writer = await self._open(ssl=context, server_hostname=name)
         shown = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
         await _closed(writer)
         return certificates.read(shown)
@@ -96,7 +109,7 @@ class Way(msgspec.Struct, frozen=True):
     async def walk(self) -> facts.Reach:
         """As far as one gets (1)."""
         door = Door(self.used.server, self.used.ca_pem, self.used.tls_server_name)
-        reach = facts.Reach(server=self.used.server, addresses=await self._step(door.addresses))
+        reach = facts.Reach(server=self.used.server, addresses=await self._step(door.addresses, _RESOLVER))
         if isinstance(reach.addresses, check.Unread):
             return reach
         reach = dataclasses.replace(reach, connected=await self._step(door.connect))
@@ -104,18 +117,22 @@ class Way(msgspec.Struct, frozen=True):
             return reach
         # 1. the clock is asked once somebody listens, whoever that is
         certificate = await self._step(door.certificate)
+        if isinstance(certificate, check.Unread) and certificate.reason == check.TIMEOUT:
+            return dataclasses.replace(reach, certificate=certificate)
         reach = dataclasses.replace(reach, ahead=await self._ahead(), certificate=certificate)
         if isinstance(certificate, check.Unread):
             return reach
         # 2. the first that is sent
         return dataclasses.replace(reach, version=await self._step(lambda: tokens.version(self.client)))
 
-    async def _step(self, step: Callable[[], Awaitable[_T]]) -> _T | check.Unread:
+    async def _step(self, step: Callable[[], Awaitable[_T]], late: check.Unread | None = None) -> _T | check.Unread:
         server = self.used.server
         try:
             # 3. every step has its deadline
             async with asyncio.timeout(SECONDS):
                 return await step()
+        except TimeoutError:
+            return late or check.Unread(f"{server} did not answer within {SECONDS:g} s", check.TIMEOUT, _SILENT)
         except (OSError, ValueError) as error:
             met = trouble.of(error)
             skew = None

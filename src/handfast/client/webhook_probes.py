@@ -3,10 +3,12 @@
 
 1. One with a URL is connected to, over TLS that is verified by its caBundle. Loopback is another machine's, unless the API server is here.
 2. One behind a Service has to have an endpoint that is ready. Addresses of Pods are not tried: nobody need reach them from here.
+3. All are asked beside one another, each within its own deadline, so that one that is silent takes no other with it, and each is named.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Sequence
 from typing import Final
 from urllib import parse as urls
@@ -24,11 +26,12 @@ _OF_SERVICE: Final = "kubernetes.io/service-name"
 
 async def look(client: api.Client, server: str) -> list[facts.Hook]:
     """Every webhook."""
-    hooks = []
+    webhooks: list[configurations.Webhook] = []
     for plural in _KINDS:
         for document in await client.list(kinds.row(plural, _GROUP)):
-            hooks += [await _hook(client, server, each) for each in configurations.parse(document)]
-    return hooks
+            webhooks += configurations.parse(document)
+    # 3. beside one another
+    return list(await asyncio.gather(*(_hook(client, server, each) for each in webhooks)))
 
 
 async def _hook(client: api.Client, server: str, each: configurations.Webhook) -> facts.Hook:

@@ -25,11 +25,12 @@ class Derived(Generic[V, R]):
         informer.subscribe(self._take)
 
     def _take(self, old: V | None, new: V | None) -> None:
+        if (changed := new or old) is not None:
+            # Before another is made: of an object that cannot be read there is none.
+            self._values.pop(changed.metadata.key, None)
         value = None if new is None else self._make(new)
         if new is not None and value is not None:
             self._values[new.metadata.key] = value
-        elif (gone := new or old) is not None:
-            self._values.pop(gone.metadata.key, None)
 
     def all(self) -> Iterable[R]:
         """Of every object, in no order."""

@@ -7,6 +7,7 @@ An informer would keep the views of every Node, Lease and segment: three kilobyt
 2. Nodes are judged in portions while lists come, so that no page waits for ten thousand of them.
 3. Whoever listens is told when a page would look different. A Lease that is renewed in time changes nothing, and is not told of.
 4. States change with time, too: somebody looks every few seconds whether one has, and tells.
+5. An object that no rule can read, and a node that no rule can judge, is left out and counted (`unread`). It ends nothing.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import msgspec
 
 from handfast.client import cache, partial
 from handfast.console import needs
+from handfast.console import unread as unread_module
 from handfast.rules.console import ledger as ledger_module
 from handfast.rules.console import node_table
 from handfast.rules.console import nodes as nodes_module
@@ -29,6 +31,9 @@ V = TypeVar("V", bound=partial.Viewed)
 _PORTION: Final = 256
 # 4. how often somebody looks
 _LOOK_SECONDS: Final = 3.0
+# 5. what is counted: Nodes as objects, and nodes as they are judged
+_NODES: Final = "nodes"
+_JUDGED: Final = "nodes, as they stand"
 
 
 class Keeper(Generic[V]):
@@ -39,7 +44,12 @@ class Keeper(Generic[V]):
         put: Callable[[V], None],
         remove: Callable[[str], None],
         names: Callable[[], Iterable[str]],
+        *,
+        plural: str,
+        unread: unread_module.Unread,
     ) -> None:
+        self._plural = plural
+        self._unread = unread
         self._put = put
         self._remove = remove
         self._names = names
@@ -57,17 +67,27 @@ class Keeper(Generic[V]):
         self._unseen = set(self._names())
 
     def put(self, item: V) -> None:
+        name = item.metadata.name
         if self._unseen is not None:
-            self._unseen.discard(item.metadata.name)
-        self._put(item)
+            self._unseen.discard(name)
+        self._unread.forget(self._plural, "", name)
+        try:
+            self._put(item)
+        except Exception as error:  # noqa: BLE001  5. whatever it is, the others go on
+            self._remove(name)
+            self._unread.failed(self._plural, "", name, error)
 
     def remove(self, item: V) -> None:
-        self._remove(item.metadata.name)
+        self._gone(item.metadata.name)
+
+    def _gone(self, name: str) -> None:
+        self._unread.forget(self._plural, "", name)
+        self._remove(name)
 
     def end(self) -> None:
         gone, self._unseen = self._unseen or (), None
         for name in gone:
-            self._remove(name)
+            self._gone(name)
         self.synced = True
         self.on_answer()
 
@@ -75,15 +95,23 @@ class Keeper(Generic[V]):
 class Fleet:
     """The table of nodes, and the ledger; `changed` is called with the name of a need when something of it looks different."""
 
-    def __init__(self, clock: clocks.Clock, changed: Callable[[str], None]) -> None:
+    def __init__(self, clock: clocks.Clock, changed: Callable[[str], None], unread: unread_module.Unread) -> None:
         self.table = node_table.Table()
         self.nodes = nodes_module.Nodes(self.table)
         self.ledger = ledger_module.Ledger()
         self._clock = clock
         self._changed = changed
-        self._nodes: Keeper[needs.Labelled] = Keeper(self._put_node, self._remove_node, self._node_names)
-        self._leases: Keeper[needs.Lease] = Keeper(self._put_lease, self._remove_lease, self._lease_names)
-        self._segments: Keeper[needs.Segment] = Keeper(self._put_segment, self._remove_segment, self.ledger.names)
+        self._unread = unread
+        self._unjudged: set[str] = set()
+        self._nodes: Keeper[needs.Labelled] = Keeper(
+            self._put_node, self._remove_node, self._node_names, plural=_NODES, unread=unread
+        )
+        self._leases: Keeper[needs.Lease] = Keeper(
+            self._put_lease, self._remove_lease, self._lease_names, plural="leases of nodes", unread=unread
+        )
+        self._segments: Keeper[needs.Segment] = Keeper(
+            self._put_segment, self._remove_segment, self.ledger.names, plural="segments of the ledger", unread=unread
+        )
         # By the name of the need.
         self.keepers: dict[str, Keeper[Any]] = {
             needs.NODES.name: self._nodes,
@@ -109,8 +137,18 @@ class Fleet:
         """Whether a state has changed with time."""
         version = self.table.version
         self.table.settle(self._clock.now())
+        self._count_unjudged()
         if self.table.version != version:
             self._changed(needs.NODES.name)
+
+    def _count_unjudged(self) -> None:
+        # 5. nodes that cannot be judged, by now
+        failures = self.table.failures
+        for name in self._unjudged - failures.keys():
+            self._unread.forget(_JUDGED, "", name)
+        for name, error in failures.items():
+            self._unread.failed(_JUDGED, "", name, error)
+        self._unjudged = set(failures)
 
     def _answered(self) -> None:
         # What is not read yet, or is forbidden, is no trouble of a node. An API server without a ledger has none of its segments.

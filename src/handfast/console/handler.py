@@ -233,6 +233,7 @@ class Handler:
             # What is said above every page is not said again for each need.
             "own_troubles": [each for each in troubles if in_the_way is None or each.way is not in_the_way.way],
             "hidden": known.hidden(),
+            "unread": len(known.unread),
             "said": [],
             "once": None,
         }

@@ -165,7 +165,7 @@ STEPS: Final = (
     ),
     Step(
         "Two programs get identities, and talk over mutual TLS",
-        "Neither knows of TLS. Each gets a proxy and a certificate in the name of its account, and is told who the other is.",
+        "Neither knows of TLS. Each runs as a Pod, gets a proxy and a certificate in the name of its account, and is told who the other is.",
         (
             Line(
                 "kubectl --cache-dir cache apply -f shop.json",
@@ -184,6 +184,12 @@ STEPS: Final = (
                 "tail -n 1 calls.txt",
                 seen=(r"^200 web\.shop\.\S+ says: hello client\.shop\.\S+",),
                 again=True,
+            ),
+            Line(
+                "kubectl --cache-dir cache get pods -n shop"
+                " -o custom-columns='POD:.metadata.name,SIDECARS:.spec.initContainers[*].name,PROGRAM:.spec.containers[*].name'",
+                seen=("^web.*linkerd-proxy", "^client.*linkerd-proxy"),
+                instead="{python} ask.py pods shop",
             ),
             Line(
                 "handfast mesh explain shop/client shop/web:8080",
@@ -229,9 +235,10 @@ STEPS: Final = (
                 seen=("reason: Unauthorized",),
             ),
             Line(
-                "grep -o 'is signed by an unknown authority ([^)]*)' data/audit/audit.log",
-                seen=("CN=kubelet-bootstrap-kubeconfig-signer",),
+                "handfast join failures",
+                seen=("certificate .*UnknownAuthority",),
                 again=True,
+                show=("^LAST", "certificate"),
             ),
         ),
     ),

@@ -2,7 +2,7 @@
 """Tells the story: types each line, compares what is seen with what must be, and cleans up whatever happened. It prints nothing: an audience does.
 
 1. Parts that are not installed are looked for first. Steps that need them are left out, and the reason is told; all others are told.
-2. A line of which something is not seen ends the story. The ends of all logs are told with it.
+2. A line of which something is not seen ends the story, also one that is typed at the end of a demo that stays. The ends of all logs are told with it.
 3. A line that asks for what comes in a moment is typed again, for as long as patience lasts; not when a process that was to stay has ended badly.
 4. Whatever ends the story, all processes are ended and all files removed, and that is looked at: what is left fails the demo.
 """
@@ -130,6 +130,9 @@ class Telling:
             await self._step(number, step)
         if self.options.stay:
             answers = [await self._line(line) for line in story.STAYING if console]
+            # 2. there is no address that opens it
+            for answer in answers:
+                self._require_seen(answer, "the end of the story")
             self.audience.stays(self.facts["kubeconfig"], answers)
             await asyncio.Event().wait()
 
@@ -143,13 +146,18 @@ class Telling:
         seconds = self.clock.monotonic() - begun
         self.audience.done(Result(number=number, step=step, verdict=verdict, seconds=seconds, answers=tuple(answers)))
         # 2. something was not seen
-        if verdict == FAILED:
-            self.audience.logs(self._ends())
-            raise errors.Refused(
-                f"step {number}, {step.title!r}: {answers[-1].missing}",
-                reason="DemoStepFailed",
-                hint="what was typed and printed, and the ends of all logs, are above; a machine under load may be too slow",
-            )
+        self._require_seen(answers[-1], f"step {number}, {step.title!r}")
+
+    def _require_seen(self, answer: Answer, where: str) -> None:
+        """Return if a line has shown what it must, else tell the ends of all logs, and refuse (2)."""
+        if not answer.missing:
+            return
+        self.audience.logs(self._ends())
+        raise errors.Refused(
+            f"{where}: {answer.missing}",
+            reason="DemoStepFailed",
+            hint="what was typed and printed, and the ends of all logs, are above; a machine under load may be too slow",
+        )
 
     async def _line(self, line: lines.Line) -> Answer:
         text = lines.filled(line.instead if line.instead and not shutil.which("kubectl") else line.text, self.facts)

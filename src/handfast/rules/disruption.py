@@ -29,6 +29,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from handfast.api import jsonpath, objects, selectors, status
+from handfast.api.printing import ages
 
 T = TypeVar("T")
 
@@ -211,7 +212,7 @@ def _still_noted(noted: Mapping[str, Any], pods: Iterable[Pod], now: datetime.da
     return {
         name: since
         for name, since in noted.items()
-        if name in here and isinstance(since, str) and now < objects.parse_timestamp(since) + NOTED
+        if name in here and (noted_at := ages.instant(since)) is not None and now - noted_at < NOTED
     }
 
 

@@ -117,7 +117,7 @@ def pod_text(namespace: str, name: str, uid: str = "") -> str:
 def _instant(text: str) -> datetime.datetime | None:
     try:
         return objects.parse_timestamp(text)
-    except (ValueError, OverflowError):
+    except ValueError:
         return None
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Addresses to listen on: HOST:PORT as people write it, and the socket bound to it.
 
-A port that is taken is noticed here, before anything starts. A port that nobody named gives way to the next free one.
-It does not accept connections.
+A port that is taken is noticed here, before anything starts. A port that nobody named gives way to the next free one. Where a process was
+handed the socket of an address, that one is used: nobody else could take the port meanwhile. It does not accept connections.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import ipaddress
 import re
 import socket
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from handfast import errors
@@ -29,10 +29,11 @@ _WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - recognised, n
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A host, by name or IP, and a port."""
+    """A host, by name or IP, and a port; and the socket that listens there already, where this process was handed one."""
 
     host: str
     port: int
+    descriptor: int | None = field(default=None, compare=False, repr=False)
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
@@ -76,10 +77,12 @@ def _parse_host(host: str) -> str:
 
 
 def listen(address: Address, flag: str) -> socket.socket:
-    """A listening socket on `address`; `flag` is the option that the hints name.
+    """A listening socket on `address`, or the one that was handed over; `flag` is the option that the hints name.
 
     It listens at once, so that a client that comes while the server (re)starts waits instead of being refused.
     """
+    if address.descriptor is not None:
+        return socket.socket(fileno=address.descriptor)
     last: OSError | None = None
     for family, kind, protocol, _name, where in _resolve(address, flag):
         sock = socket.socket(family, kind, protocol)

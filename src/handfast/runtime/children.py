@@ -46,7 +46,8 @@ class Role:
     """What a child runs; `ready` tells whether it does its work, and None that there is nothing to wait for.
 
     `livez` makes a question whether it is alive, which waits so many seconds for each answer; None: nobody asks.
-    `again` are the words that are added when a child that has done its work is run once more.
+    `again` are the words that are added when a child that has done its work is run once more. The others go on without one that is
+    not `needed`, whatever becomes of it.
     """
 
     name: str
@@ -55,6 +56,7 @@ class Role:
     ready: Callable[[], Awaitable[bool]] | None = None
     livez: Callable[[float], watchdog.Livez] | None = None
     again: Sequence[str] = ()
+    needed: bool = True
 
 
 def command(*words: str) -> tuple[str, ...]:

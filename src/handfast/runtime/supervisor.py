@@ -9,6 +9,8 @@ started and tied to this process is in `children`. The rules:
    within `Timing.young` seconds of its start, ends everything; the error says so, with the child's last error. Where the
    kernel has no process or memory for a start, that counts as a death, and the other roles go on. A child that
    reports that starting it again cannot help (a damaged store) ends everything at once, with its reason.
+   A role that is not needed (`children.Role`) ends nothing: where it would have, or is not ready in time, that is told, the others go
+   on, and it is started again every `Timing.again` seconds.
 3. SIGTERM, SIGINT or SIGHUP stops the children, all within `Timing.stop` seconds, after which they are killed. A
    second SIGINT kills at once.
 4. The child that prepares runs again, beside the roles, after as many seconds as its output asks for. A failure is logged
@@ -95,6 +97,8 @@ class Supervisor:
         self._stopping = asyncio.Event()
         self._failure: errors.HandfastError | None = None
         self._again: float | None = None
+        # 2. roles that are not needed, and are done without for now
+        self._without: set[str] = set()
 
     def interrupt(self, number: signal.Signals) -> None:
         """What a signal does: the first one stops, a second SIGINT kills."""
@@ -182,23 +186,32 @@ class Supervisor:
             outcome = await self._run_child(role)
             if self._stopping.is_set():
                 return
-            if isinstance(outcome, children.Permanent):
-                outcome.message = f"the {role.name} cannot run, so that everything was stopped: {outcome.message}"
-                self._fail(outcome)
-                return
             if loop.time() - begun < self._timing.young:
                 deaths += 1
             else:
                 deaths = 0
                 delays.reset()
-            if deaths >= self._timing.give_up:
-                self._fail(_given_up(role, deaths, self._timing.young, outcome))
+            given_up = self._given_up(role, deaths, outcome)
+            if given_up is not None and role.needed:
+                self._fail(given_up)
                 return
-            delay = next(delays)
-            self._events.event(
-                "warning", f"the {role.name} ended and is started again", why=outcome.message, seconds=round(delay, 1)
-            )
+            if given_up is None:
+                self._without.discard(role.name)
+                delay = next(delays)
+                text = f"the {role.name} ended and is started again"
+            else:
+                self._without.add(role.name)
+                delay = self._timing.again
+                text = f"the {role.name} cannot be kept running; everything else goes on, and it is tried again"
+            self._events.event("warning", text, why=outcome.message, seconds=round(delay, 1), **_reason(given_up))
             await self._pause(delay)
+
+    def _given_up(self, role: children.Role, deaths: int, outcome: errors.HandfastError) -> errors.HandfastError | None:
+        """Why `role` cannot be kept running; None: it is worth another start."""
+        if isinstance(outcome, children.Permanent):
+            message = f"the {role.name} cannot run, so that everything was stopped: {outcome.message}"
+            return children.Permanent(message, reason=outcome.reason, hint=outcome.hint)
+        return _died(role, deaths, self._timing.young, outcome) if deaths >= self._timing.give_up else None
 
     async def _run_child(self, role: children.Role) -> errors.HandfastError:
         """One life of a role: why it ended, or did not begin."""
@@ -250,12 +263,21 @@ class Supervisor:
         deadline = loop.time() + self._timing.ready
         try:
             while not self._stopping.is_set() and not await role.ready():
+                if role.name in self._without:
+                    return
                 if loop.time() >= deadline:
-                    self._fail(_never_ready(role, self._timing.ready))
+                    self._not_ready(role)
                     return
                 await self._pause(self._timing.poll)
         except errors.HandfastError as error:
             self._fail(error)
+
+    def _not_ready(self, role: children.Role) -> None:
+        late = _never_ready(role, self._timing.ready)
+        if role.needed:
+            self._fail(late)
+        else:
+            self._events.event("warning", f"{late.message}; everything else goes on", **_reason(late))
 
     async def _stop_children(self) -> None:
         """Rule 3: the last started stops first; whoever is left at the deadline is killed."""
@@ -288,7 +310,11 @@ def _never_ready(role: children.Role, seconds: float) -> errors.HandfastError:
     )
 
 
-def _given_up(role: children.Role, deaths: int, young: float, outcome: errors.HandfastError) -> errors.HandfastError:
+def _reason(error: errors.HandfastError | None) -> dict[str, str]:
+    return {} if error is None else {"reason": error.reason}
+
+
+def _died(role: children.Role, deaths: int, young: float, outcome: errors.HandfastError) -> errors.HandfastError:
     look = f"the messages of the {role.name} are above; once the cause is gone, start again"
     return errors.Refused(
         f"the {role.name} died {deaths} times in a row, each time within {young:g} s of its start, "

@@ -80,13 +80,37 @@ class Page:
 class Room:
     """The space a store has: free, kept for removals, whether it counts as full, writes refused so far.
 
-    A store that does not tell how much is free has None.
+    A store that does not tell how much is free has None. `note` is what is said of one that is full.
     """
 
     free_bytes: int | None
     reserve_bytes: int
     full: bool
     refused: int
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One of the machines that keep a store together; one that does not answer has no name."""
+
+    name: str
+    address: str
+    answers: bool
+    leads: bool
+    version: str
+    # Whether it knows of a leader, itself included: without a majority none does.
+    has_leader: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """How a store is: its engine, the oldest revision that can be read, what it occupies, and who keeps it."""
+
+    engine: str
+    floor: int
+    size_bytes: int | None
+    members: Sequence[Member] = ()
 
 
 class Mismatch(errors.Refused):
@@ -254,6 +278,10 @@ class Store(Protocol):
 
         That is `text` if it was done, or what somebody else has written.
         """
+        ...
+
+    async def stats(self) -> Stats:
+        """How the store is, as far as it can be told: of an etcd without a quorum, its members, and what was known before."""
         ...
 
     def room(self) -> Room:

@@ -30,25 +30,10 @@ UNFINISHED: Final = "unfinished"
 # and whoever fills a store writes this word and a number of its own.
 CLAIM: Final = "sealed"
 FILLING: Final = "filling:"
+# The note that says when the store was last backed up, on engines that take it from a process that does not serve.
+LAST_BACKUP: Final = "last-backup"
 
 Progress = Callable[[int], None]
-
-
-class Member(msgspec.Struct, frozen=True):
-    """One of the machines that keep a store together."""
-
-    name: str
-    address: str
-    leads: bool
-    version: str = ""
-
-
-class Stats(msgspec.Struct, frozen=True):
-    """How a store is: the oldest revision that can be read, what it occupies, and who keeps it."""
-
-    floor: int
-    size_bytes: int | None
-    members: Sequence[Member] = ()
 
 
 class Source(Protocol):
@@ -84,7 +69,11 @@ class Described(Source, Protocol):
 
     async def note(self, name: str) -> str | None: ...
 
-    async def stats(self) -> Stats: ...
+    async def stats(self) -> protocol.Stats: ...
+
+    async def keep_note(self, name: str, text: str) -> bool:
+        """Write a note, if whoever does not serve from the store may; whether it is written."""
+        ...
 
 
 class StoreSource:

@@ -2,7 +2,8 @@
 """A client of etcd: one gRPC channel for each endpoint, its TLS and login from files, and calls that say how far they came.
 
 1. Without a CA only loopback is called. With one, the endpoint's certificate leads to it and names the endpoint's host.
-2. Certificate, key and CA are read again when one of the files has changed: new channels then take the place of the old ones.
+2. Certificate, key and CA are read again when one of the files has changed: new channels then take the place of the old ones. Who waits for
+   a connection of an old one goes on with the new one; a call that an old one has sent, and that ends with it, has failed.
 3. A login is exchanged for a token; a token that is no longer taken is exchanged for a new one. The password is read from
    its file each time, and is in no text of an error. Of an endpoint one login is under way at a time, and its outcome is that of
    everybody who waits for it: were each to try for itself, the last of many would wait for all of their deadlines.
@@ -40,6 +41,7 @@ _FAREWELL: Final = 1.0
 _LONGEST_TEXT: Final = 500
 # What etcd says of a token from before users or roles were changed.
 _OLD_LOGIN: Final = "revision of auth store is old"
+_CLOSED: Final = "the connection was closed"
 _OPTIONS: Final[tuple[tuple[str, int], ...]] = (
     # 5. no proxy of the environment
     ("grpc.enable_http_proxy", 0),
@@ -153,6 +155,10 @@ class Client:
             return await self._method(channel, type(message))(message, timeout=seconds, metadata=_metadata(token))
         except grpc.aio.AioRpcError as error:
             raise _failed(self.name(index), error) from None
+        except asyncio.CancelledError:
+            # 2. gRPC says it of a call whose channel was closed, too, and not only of a task that was cancelled
+            _require_own_end()
+            raise Failed(self.name(index), "CANCELLED", _CLOSED) from None
 
     def _method(self, channel: Any, kind: Any) -> Any:
         """What calls a method, made once for each channel."""
@@ -168,19 +174,33 @@ class Client:
     async def _connected(self, index: int, seconds: float) -> Any:
         """The channel, once its connection stands (4)."""
         channel = self._channels[index]
-        state = channel.get_state(try_to_connect=True)
-        if state is grpc.ChannelConnectivity.READY:
+        if channel.get_state(try_to_connect=True) is grpc.ChannelConnectivity.READY:
             return channel
         try:
             async with asyncio.timeout(seconds):
-                while state is not grpc.ChannelConnectivity.READY:
-                    if state in {grpc.ChannelConnectivity.TRANSIENT_FAILURE, grpc.ChannelConnectivity.SHUTDOWN}:
-                        raise NotSent(self.name(index), "UNAVAILABLE", await self._why(channel))
-                    await channel.wait_for_state_change(state)
-                    state = channel.get_state(try_to_connect=True)
+                while not await self._is_connected(index, channel):
+                    # 2. perhaps another one by now
+                    channel = self._channels[index]
         except TimeoutError:
             raise NotSent(self.name(index), "UNAVAILABLE", "no connection") from None
         return channel
+
+    async def _is_connected(self, index: int, channel: Any) -> bool:
+        """Whether the connection stands, after a while in which it may have come to."""
+        state = channel.get_state(try_to_connect=True)
+        if state is grpc.ChannelConnectivity.READY:
+            return True
+        try:
+            if state is grpc.ChannelConnectivity.TRANSIENT_FAILURE:
+                raise NotSent(self.name(index), "UNAVAILABLE", await self._why(channel))
+            await channel.wait_for_state_change(state)
+        except (grpc.aio.UsageError, asyncio.CancelledError) as error:
+            # 2. closed meanwhile, or before
+            if isinstance(error, asyncio.CancelledError):
+                _require_own_end()
+            if channel is self._channels[index]:
+                raise NotSent(self.name(index), "UNAVAILABLE", _CLOSED) from None
+        return False
 
     async def _why(self, channel: Any) -> str:
         """What gRPC says of a connection that failed: it tells whoever calls."""
@@ -216,7 +236,7 @@ class Client:
         finally:
             del self._logins[index]
             if not outcome.done():
-                _fail(outcome, NotSent(self.name(index), "CANCELLED", "the connection was closed"))
+                _fail(outcome, NotSent(self.name(index), "CANCELLED", _CLOSED))
 
     async def _login(self) -> Any:
         path = pathlib.Path(self._access.password_file or "")
@@ -267,9 +287,9 @@ class Watching:
             answer = await self._call.read()
         except asyncio.CancelledError:
             # gRPC says it of a stream that was cancelled here, too, and not only of a task that was.
-            task = asyncio.current_task()
-            if not self._cancelled or (task is not None and task.cancelling()):
+            if not self._cancelled:
                 raise
+            _require_own_end()
             raise Failed(self.endpoint, "CANCELLED", "the watch was given up") from None
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError) as error:
             raise _failed(self.endpoint, error) from None
@@ -280,6 +300,13 @@ class Watching:
     def cancel(self) -> None:
         self._cancelled = True
         self._call.cancel()
+
+
+def _require_own_end() -> None:
+    """Return if what was cancelled is a call or a channel, and not the task that waits for it."""
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
 
 
 def _fail(outcome: asyncio.Future[str], error: errors.HandfastError) -> None:
@@ -295,7 +322,7 @@ def _metadata(token: str | None) -> tuple[tuple[str, str], ...]:
 def _failed(endpoint: str, error: BaseException) -> Failed:
     if isinstance(error, grpc.aio.AioRpcError):
         return Failed(endpoint, error.code().name, error.details() or error.code().name.lower())
-    return Failed(endpoint, "UNAVAILABLE", "the connection was closed")
+    return Failed(endpoint, "UNAVAILABLE", _CLOSED)
 
 
 def _require_loopback(endpoints: Sequence[addresses.Address]) -> None:

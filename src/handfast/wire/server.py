@@ -10,9 +10,10 @@ A method is a function of the message, or of the stream of them, and the peer. I
 `Refusal` with a code of gRPC's. What many are told may be encoded once: octets are sent as they are. What nobody expected is INTERNAL for
 the client, in words that quote nothing, and told to the log.
 
-1. Without TLS it listens on loopback only. With `beside_loopback` a server with TLS does that, too, at the same port: for the proxy of its
+1. Without TLS it serves loopback only. With `beside_loopback` a server with TLS does that, too, at the same port: for the proxy of its
    own Pod, which asks there.
-2. With TLS, gRPC listens on a unix socket in a directory that only this user may enter, behind `terminator`.
+2. With TLS, gRPC listens on a unix socket in a directory that only this user may enter, behind `terminator`. So it does without TLS on a socket
+   that was handed to this process, since gRPC takes none that is bound.
 3. A port is nobody else's: two processes never share one.
 4. A message has a bound.
 5. Who is one of too many is told so by the service, which knows who comes first.
@@ -135,8 +136,12 @@ class Server:
     @contextlib.asynccontextmanager
     async def on(self, address: addresses.Address) -> AsyncIterator[addresses.Address]:
         """Serve while the block runs, on the address that the block is handed: port 0 picks a free one."""
+        if self._tls is None:
+            # 1. without TLS loopback only
+            require_loopback(address, self._flag)
         own = self._own()
-        serving = self._plain(own, address) if self._tls is None else self._behind(own, address, self._tls)
+        is_direct = self._tls is None and address.descriptor is None
+        serving = self._plain(own, address) if is_direct else self._behind(own, address)
         async with serving as bound:
             yield bound
 
@@ -169,8 +174,6 @@ class Server:
 
     @contextlib.asynccontextmanager
     async def _plain(self, own: Any, address: addresses.Address) -> AsyncIterator[addresses.Address]:
-        # 1. without TLS on loopback only
-        require_loopback(address, self._flag)
         with addresses.listen(address, self._flag) as sock:
             # For its words where the port is taken; gRPC has none, and takes no socket that is bound.
             bound = addresses.bound(sock, address)
@@ -182,13 +185,11 @@ class Server:
             await own.stop(GRACE)
 
     @contextlib.asynccontextmanager
-    async def _behind(
-        self, own: Any, address: addresses.Address, tls: server_tls.ServerTLS
-    ) -> AsyncIterator[addresses.Address]:
+    async def _behind(self, own: Any, address: addresses.Address) -> AsyncIterator[addresses.Address]:
         # 2. a directory that only this user may enter
         directory = pathlib.Path(tempfile.mkdtemp(prefix="handfast-wire-"))
         backend = directory / "grpc"
-        front = terminator.Terminator(tls, backend, self._peers, self._clock)
+        front = terminator.Terminator(self._tls, backend, self._peers, self._clock)
         try:
             with addresses.listen(address, self._flag) as sock:
                 bound = addresses.bound(sock, address)

@@ -2,7 +2,8 @@
 """Takes TLS connections and passes what is inside on to a gRPC server's unix socket, with a name for who it is.
 
 grpcio refuses TLS without ALPN, which is what proxies of the mesh speak, and believes an expired client certificate not even
-as far as to be asked for the next one. So TLS ends here. It reads nothing of what it passes on, and decides no call.
+as far as to be asked for the next one. So TLS ends here. Without TLS it only accepts, for a gRPC server on a socket that is bound already, which
+grpcio does not take: everybody is anonymous then. It reads nothing of what it passes on, and decides no call.
 
 1. So many connections at once, and no more, nor more than there are descriptors for: each takes three, and the process needs some for
    itself. They count from the moment they are accepted, before TLS. One host has a quarter of them at most, unless it is this machine. A handshake has a deadline. Who is closed for it is told of once a second.
@@ -53,11 +54,11 @@ _log = structlog.get_logger("handfast.wire")
 
 
 class Terminator:
-    """TLS on one listening socket, in front of the gRPC server at `backend`; names are made beside that."""
+    """TLS on one listening socket, or none, in front of the gRPC server at `backend`; names are made beside that."""
 
     def __init__(
         self,
-        server: server_tls.ServerTLS,
+        server: server_tls.ServerTLS | None,
         backend: pathlib.Path,
         peers: peers_module.Peers,
         clock: clocks.Clock,
@@ -127,8 +128,9 @@ class Terminator:
         is_served = False
         try:
             # 1. a handshake has a deadline
+            context, seconds = (None, None) if self._tls is None else (self._tls.context, _HANDSHAKE_SECONDS)
             await asyncio.get_running_loop().connect_accepted_socket(
-                lambda: front, front.sock, ssl=self._tls.context, ssl_handshake_timeout=_HANDSHAKE_SECONDS
+                lambda: front, front.sock, ssl=context, ssl_handshake_timeout=seconds
             )
             await self._connect(front)
             is_served = True
@@ -165,8 +167,7 @@ class Terminator:
         path = self._backend.with_name(f"c{next(self._numbers)}")
         front.name = str(path)
         # 3. known before anything is passed on
-        chain = tls.presented_chain(front.transport)
-        self._peers.add(front.name, peers_module.Peer(front.address, self._tls.judge(chain, self._clock.now())))
+        self._peers.add(front.name, self._peer(front))
         try:
             await self._open(front, path)
         except OSError as error:
@@ -177,6 +178,12 @@ class Terminator:
             if front.transport.is_closing():
                 self.closed(front)
 
+    def _peer(self, front: _Front) -> peers_module.Peer:
+        if self._tls is None:
+            return peers_module.Peer(front.address)
+        chain = tls.presented_chain(front.transport)
+        return peers_module.Peer(front.address, self._tls.judge(chain, self._clock.now()))
+
     async def _open(self, front: _Front, path: pathlib.Path) -> None:
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
@@ -184,10 +191,20 @@ class Terminator:
             sock.bind(str(path))
             loop = asyncio.get_running_loop()
             await loop.sock_connect(sock, str(self._backend))
-            await loop.create_unix_connection(lambda: _Back(front), sock=sock)
+            transport, back = await loop.create_unix_connection(relay.Half, sock=sock)
         except BaseException:
             sock.close()
             raise
+        # Joined only now, so that neither end closes the other before: until the call above returns, uvloop has closed the descriptor and the socket does not know. It
+        # would be closed a second time when the socket is collected, as whosever it is by then.
+        back.join(front)
+        if front.transport.is_closing() or transport.is_closing():
+            front.close()
+            back.close()
+            return
+        # What it said first is kept until they are joined, and so it is paused.
+        for half in (front, back):
+            half.transport.resume_reading()
 
 
 class _Front(relay.Half):
@@ -214,18 +231,3 @@ class _Front(relay.Half):
             super().close()
         else:
             self.sock.close()
-
-
-class _Back(relay.Half):
-    """The side of the gRPC server."""
-
-    def __init__(self, front: _Front) -> None:
-        self._front = front
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        super().connection_made(transport)
-        self.join(self._front)
-        if self._front.transport.is_closing():
-            transport.close()
-            return
-        self._front.transport.resume_reading()

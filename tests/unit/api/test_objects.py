@@ -81,7 +81,14 @@ class TestTimestamps:
         assert objects.parse_timestamp(objects.micro_timestamp(self.AT)) == self.AT
         assert objects.parse_timestamp("2026-02-03T05:05:06+01:00") == self.AT.replace(microsecond=0)
 
-    @pytest.mark.parametrize("text", ["", "now", "2026-02-03T04:05:06", "2026-13-03T04:05:06Z"])
+    @pytest.mark.parametrize(
+        "text",
+        [
+            *("", "now", "2026-02-03T04:05:06", "2026-13-03T04:05:06Z"),
+            # In UTC, the first is in the year 0, and the second in the year 10000.
+            *("0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-00:01"),
+        ],
+    )
     def test_a_text_that_is_no_timestamp_is_refused(self, text: str) -> None:
         with pytest.raises(ValueError):
             objects.parse_timestamp(text)

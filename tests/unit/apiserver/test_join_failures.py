@@ -21,6 +21,7 @@ from handfast.apiserver.admission import plugin
 from handfast.apiserver.state import envelope, replica, storage
 from handfast.pki import keys, names, requests
 from handfast.rules import decision
+from handfast.rules.machines import bootstrapper
 from handfast.rules.tokens import failed_joins
 from handfast.runtime import tasks
 from handfast.store.sqlite import engine
@@ -127,16 +128,35 @@ async def test_a_token_without_the_right_to_ask_is_a_failed_join(server: Server)
     assert server.counted == {"NoRule": 1}
 
 
+@pytest.mark.parametrize(("method", "word"), [("x509", "certificate"), ("service-account-secret", "account")])
+async def test_so_is_the_credential_of_a_fleet_that_may_not_ask(server: Server, method: str, word: str) -> None:
+    call = asking(identity.User(bootstrapper.USER, bootstrapper.GROUPS, method=method))
+    refusal = authz.Refusal(authz.attributes(call.user, call.info), decision.Deny("NoRuleAllows", "no rule", "RBAC"))
+    server.failures.refused(call, refusal)
+    [event] = await server.events()
+    assert event["metadata"]["annotations"][failed_joins.CREDENTIAL] == word
+    assert event["involvedObject"]["name"] == "kube-system"
+    assert server.counted == {"NoRuleAllows": 1}
+
+
 @pytest.mark.parametrize(
     ("call", "error"),
     [
         (asking(identity.ANONYMOUS), refused_token(None)),
+        (asking(identity.User(bootstrapper.USER, (), method="x509 impersonation")), refused_request()),
         (asking(identity.User("system:bootstrap:abcdef", (), method="x509")), refused_request()),
         (asking(path="/api/v1/nodes"), status.StatusError("Forbidden", "no")),
         (asking(method="GET"), status.StatusError("Forbidden", "no")),
         (asking(), status.StatusError("TooManyRequests", "later")),
     ],
-    ids=["another token", "another credential", "other objects", "only looking", "over the rate"],
+    ids=[
+        "another token",
+        "acting as the account",
+        "another credential",
+        "other objects",
+        "only looking",
+        "over the rate",
+    ],
 )
 async def test_other_refusals_are_no_failed_joins(server: Server, call: calls.Call, error: status.StatusError) -> None:
     server.failures.refused(call, error)

@@ -7,11 +7,12 @@ import pathlib
 
 import pytest
 
-from handfast.assembly import parts
+from handfast.assembly import parts, ports
 from handfast.datadir import layout
 from handfast.runtime import addresses
 from tests.world.clock import MovableClock
 
+ANY = addresses.Address("127.0.0.1", 0)
 NAMES = ("identity", "destination", "injector")
 
 
@@ -49,9 +50,10 @@ async def world(tmp_path: pathlib.Path):
     rows = []
     async with contextlib.AsyncExitStack() as stack:
         for name, service in world.services.items():
-            server = await stack.enter_async_context(await asyncio.start_server(service.answer, "127.0.0.1", 0))
-            admin = addresses.Address(*server.sockets[0].getsockname())
-            rows.append(parts.Part(role=shared.role(name, (), admin), urls={}, held=(), admin=admin))
+            sock = addresses.listen(ANY, "--x")
+            port = ports.Port(f"{name}_admin_listen", f"--{name}-admin-listen", sock, addresses.bound(sock, ANY))
+            await stack.enter_async_context(await asyncio.start_server(service.answer, sock=sock))
+            rows.append(parts.Part(role=shared.role(name, (), (), port), urls={}, admin=port.at))
         world.whole = parts.Whole(rows, world.tell, world.clock)
         yield world
 

@@ -1,19 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """`up` put together: which children run with which words, and `endpoints.json`."""
 
-import contextlib
 import json
 import os
 import pathlib
 import socket
-import urllib.parse
 
 import pytest
 
 from handfast import errors
 from handfast.assembly import config, up
 from handfast.datadir import endpoints, layout
-from handfast.runtime import children, files, routes, supervisor, tls, watchdog
+from handfast.runtime import addresses, children, files, routes, supervisor, watchdog
 from tests.unit.pki import making
 
 
@@ -129,7 +127,6 @@ async def test_with_machines_their_configurations_are_served(place):
     listen = words[words.index("--machine-config-listen") + 1]
     assert made.document["machineConfig"] == f"https://{listen}"
     assert made.document["machineConfigAdmin"] == f"http://{words[words.index('--machine-config-admin-listen') + 1]}"
-    assert int(words[words.index("--listen-fd") + 1]) in server.descriptors
     assert list(made.first.argv)[-3:] == ["--machines", "--machine-config-listen", listen]
 
 
@@ -250,68 +247,36 @@ class TestPorts:
         assert caught.value.reason == "AddressInUse"
         assert flag in str(caught.value.hint)
 
-    async def test_that_of_the_controllers_is_held_until_they_start(self, place, monkeypatch):
-        held = []
+    async def test_every_port_is_handed_to_its_process_and_held_to_the_end(self, place, monkeypatch):
+        """Of two that start at once, none takes a port of the other, whichever of its processes starts when."""
+        refused, handed, listening = [], {}, {}
 
         async def life(self):
-            where = urllib.parse.urlsplit(made().events.at.controllers_admin)
-
-            def is_held():
-                with contextlib.suppress(OSError), socket.create_connection((where.hostname, where.port), timeout=5):
-                    return True
-                return False
-
-            held.append(is_held())
-            await made().roles[0].ready()
-            held.append(is_held())
-
-        def made():
-            return FakeSupervisor.made
-
-        async def answers(*_):
-            return True
+            for role in self.roles:
+                words = list(role.argv)
+                for index, word in enumerate(words):
+                    if word == "--socket":
+                        name, _, number = words[index + 1].partition("=")
+                        assert int(number) in role.descriptors
+                        handed[name] = int(number)
+                        listening[name] = addresses.parse(words[index - 1])
+            for name, address in listening.items():
+                with socket.socket(fileno=os.dup(handed[name])) as sock:
+                    assert sock.getsockname()[1] == address.port
+                with pytest.raises(errors.Refused) as caught:
+                    addresses.listen(address, "--x")
+                refused.append(caught.value.reason)
 
         monkeypatch.setattr(FakeSupervisor, "run", life)
-        monkeypatch.setattr(supervisor, "answers", answers)
-        monkeypatch.setattr(tls, "client_context", lambda _ca: None)
-        place.pki.mkdir()
-        place.ca_certificate.write_text("x")
-        await run(place)
-        assert held == [True, False]
-
-    async def test_those_of_the_mesh_are_held_until_it_is_installed(self, place, monkeypatch):
-        held = []
-
-        async def life(self):
-            port = int(made().events.at.services["policy"].rpartition(":")[2])
-
-            def is_held():
-                with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=5):
-                    return True
-                return False
-
-            await made().roles[0].ready()
-            held.append(is_held())
-            await made().roles[1].ready()
-            held.append(is_held())
-
-        def made():
-            return FakeSupervisor.made
-
-        async def answers(*_):
-            return True
-
-        async def child(_):
-            return b'{"seconds": 3600}'
-
-        monkeypatch.setattr(FakeSupervisor, "run", life)
-        monkeypatch.setattr(supervisor, "answers", answers)
-        monkeypatch.setattr(children, "run_once", child)
-        monkeypatch.setattr(tls, "client_context", lambda _ca: None)
-        place.pki.mkdir()
-        place.ca_certificate.write_text("x")
-        await run(place, mesh=True, **{f"{name}_listen": "127.0.0.1:0" for name in MESH_PORTS})
-        assert held == [True, False]
+        names = (*MESH_PORTS, "machine_config", "machine_config_admin", "console")
+        ports = {f"{name}_listen": "127.0.0.1:0" for name in names}
+        await run(place, mesh=True, machines=True, console=True, **ports)
+        # Those of the API server and of the console, which have one each, are told otherwise.
+        assert set(handed) == {"admin_listen", *ports} - {"console_listen"}
+        assert refused == ["AddressInUse"] * len(handed)
+        # When it ends, they are free.
+        for address in listening.values():
+            addresses.listen(address, "--x").close()
 
 
 async def test_endpoints_tell_while_it_runs_and_go_with_it(place):

@@ -14,6 +14,8 @@ from handfast.rules.diagnoses import facts
 from tests.unit.rules.diagnoses import known
 
 REFUSED = check.Unread("nobody listens\x1b", "ConnectionRefused", "start it")
+SILENT = check.Unread("no answer", check.TIMEOUT, "see")
+OTHER = check.Unread("another CA", "TLSInterception", "see")
 CASES = {
     "well": (known.good(), 0, 0),
     "warns": (known.good(stranger=403), 0, 1),
@@ -24,6 +26,12 @@ CASES = {
         3,
         3,
     ),
+    "silent": (
+        facts.Facts(now=known.NOW, reach=facts.Reach(server="s", addresses=["a"], connected="a:1", certificate=SILENT)),
+        3,
+        3,
+    ),
+    "another": (known.good(reach=known.reach(certificate=OTHER)), 1, 1),
 }
 
 
@@ -48,6 +56,16 @@ def test_every_check_is_shown_with_its_next_step_and_page_and_no_control_charact
     printed = capsys.readouterr().out
     assert "\ntcp: ConnectionRefused\n  next: start it\n  page: docs/check.md#tcp\n" in printed
     assert "\x1b" not in printed
+
+
+def test_what_was_not_asked_for_one_cause_has_one_next_step(run, capsys):
+    run(CASES["unreachable"][0])
+    printed = capsys.readouterr().out
+    assert printed.count("mend what is above it first") == 1
+    assert "\ntls, clock, api, store, controllers," in printed
+    assert printed.endswith(
+        "bootstrap-credentials, mesh: Unknown\n  next: mend what is above it first\n  page: docs/check.md\n"
+    )
 
 
 def test_the_forms_for_machines(run, capsys):

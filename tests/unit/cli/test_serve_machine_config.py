@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 import yaml
 
 from handfast.assembly import machine_config
-from handfast.cli import foreground, main, output
+from handfast.cli import foreground, main, output, roles
 from handfast.datadir import layout
 from handfast.runtime.addresses import Address
 
@@ -76,9 +77,13 @@ def test_before_the_cluster_it_serves_a_directory(started, tmp_path):
     assert started[0][:2] == ("directory", tmp_path / "boot")
 
 
-def test_a_supervised_one_gets_its_socket(started, tmp_path):
+def test_a_supervised_one_gets_its_socket(started, tmp_path, monkeypatch):
+    # The real tie would end this process with its supervisor.
+    monkeypatch.setattr(roles, "tied", lambda *_: contextlib.nullcontext())
     with socket.create_server(("127.0.0.1", 0)) as sock:
-        assert run("--dir", tmp_path, "--listen-fd", sock.dup().detach()) == 0
+        address, own = f"127.0.0.1:{sock.getsockname()[1]}", sock.dup().detach()
+        words = ("--machine-config-listen", address, "--socket", f"machine_config_listen={own}")
+        assert run("--dir", tmp_path, *words, "--supervised", 0) == 0
     assert len(started) == 1
 
 

@@ -8,7 +8,8 @@ import datetime
 import pytest
 
 from handfast.client import partial
-from handfast.console import fleet, needs
+from handfast.console import fleet, needs, unread
+from handfast.rules.nodes import overview
 from tests.unit.rules.console import ledgers
 from tests.world.clock import MovableClock
 
@@ -33,8 +34,13 @@ def clock() -> MovableClock:
 
 
 @pytest.fixture
-def made(told: list[str], clock: MovableClock) -> fleet.Fleet:
-    return fleet.Fleet(clock, told.append)
+def left_out() -> unread.Unread:
+    return unread.Unread()
+
+
+@pytest.fixture
+def made(told: list[str], clock: MovableClock, left_out: unread.Unread) -> fleet.Fleet:
+    return fleet.Fleet(clock, told.append, left_out)
 
 
 def names(made: fleet.Fleet) -> list[str]:
@@ -89,3 +95,51 @@ def test_segments_are_kept_packed(made: fleet.Fleet):
     assert made.table.ledger_read
     keeper.remove(needs.Segment(needs.Meta(name=first.name)))
     assert list(made.ledger.names()) == [last.name]
+
+
+def test_an_object_that_no_rule_can_read_is_left_out_and_counted(
+    made: fleet.Fleet, left_out: unread.Unread, monkeypatch: pytest.MonkeyPatch
+):
+    keeper = made.keepers["nodes"]
+    keeper.put(node("b"))
+    put = made.table.put_node
+
+    def put_or_not(name: str, labels: dict[str, str]) -> None:
+        if name == "b":
+            raise KeyError(name)
+        put(name, labels)
+
+    monkeypatch.setattr(made.table, "put_node", put_or_not)
+    for name in ("a", "b", "c"):
+        keeper.put(node(name))
+    assert (names(made), len(left_out)) == (["a", "c"], 1)
+    # Mended, or gone, it counts no more.
+    monkeypatch.undo()
+    keeper.put(node("b"))
+    assert (names(made), len(left_out)) == (["a", "b", "c"], 0)
+
+
+def test_a_node_that_no_rule_can_judge_is_counted_until_it_can_be(
+    made: fleet.Fleet, left_out: unread.Unread, monkeypatch: pytest.MonkeyPatch
+):
+    judge = overview.judge
+
+    def judge_or_not(name: str, facts: overview.Facts, now: datetime.datetime) -> overview.Row:
+        if name == "b":
+            raise OverflowError("date value out of range")
+        return judge(name, facts, now)
+
+    monkeypatch.setattr(overview, "judge", judge_or_not)
+    for name in ("a", "b", "c"):
+        made.keepers["nodes"].put(node(name))
+    assert (names(made), len(left_out)) == (["a", "c"], 1)
+    made.keepers["nodes"].remove(node("b"))
+    assert (names(made), len(left_out)) == (["a", "c"], 0)
+
+
+def test_after_a_list_what_cannot_be_read_and_is_gone_counts_no_more(made: fleet.Fleet, left_out: unread.Unread):
+    made.keepers["nodes"].put(node("b"))
+    left_out.failed("nodes", "", "b", KeyError("b"))
+    made.keepers["nodes"].begin()
+    made.keepers["nodes"].end()
+    assert len(left_out) == 0

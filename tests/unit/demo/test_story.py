@@ -23,6 +23,7 @@ FACTS = {
     "request": "node-csr-x",
 }
 LINES = [(step.title, line) for step in story.STEPS for line in step.lines]
+LINES += [("the end of a demo that stays", line) for line in story.STAYING]
 # Everything that is typed; kubectl may be missing, all else is on every machine that runs Python.
 PROGRAMS = {"handfast", "kubectl", "python3", "grep", "cut", "echo", "tail"}
 

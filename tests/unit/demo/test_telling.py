@@ -6,13 +6,14 @@ from __future__ import annotations
 import asyncio
 import os
 import pathlib
+import shutil
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from handfast import errors
-from handfast.demo import lines, processes, story, telling
+from handfast.demo import lines, place, processes, story, telling
 from handfast.runtime import clock as clocks
 from handfast.wire import extra
 
@@ -116,9 +117,14 @@ def test_a_line_that_fails_ends_the_story_with_the_ends_of_the_logs(monkeypatch,
 
 
 def test_a_process_that_was_to_stay_and_fails_is_not_waited_for(monkeypatch, listener):
-    step = lines.Step("Gone", "It ends.", (lines.Line("false &"), lines.Line("cat none", again=True)))
-    with pytest.raises(errors.Refused, match="was to stay, and has ended: false"):
-        tell(monkeypatch, listener, step)
+    dying = "sh -c 'echo out of luck; exit 3' > child.log &"
+    step = lines.Step("Gone", "It ends.", (lines.Line(dying), lines.Line("cat none", again=True)))
+    with pytest.raises(errors.Refused, match="was to stay, and has ended: sh -c") as caught:
+        tell(monkeypatch, listener, PAGES, step, PAGES)
+    assert caught.value.reason == "DemoStepFailed"
+    # Its last words are told, and nothing is told after them.
+    assert listener.all("logs") == [[("child.log", ["out of luck"])]]
+    assert [result.verdict for result in listener.all("done")] == ["passed", "failed"]
 
 
 def test_what_does_not_come_is_not_waited_for_for_ever(monkeypatch, listener):
@@ -152,6 +158,35 @@ def test_where_there_is_a_console_one_that_stays_prints_the_address_that_opens_i
         tell(monkeypatch, listener, step, stay=True, console=True)
     ((_, (answer,)),) = listener.all("stays")
     assert answer.output == "http://127.0.0.1/once\n"
+
+
+def test_one_that_stays_and_prints_no_address_of_its_console_fails(monkeypatch, listener):
+    monkeypatch.setattr(story, "STAYING", (lines.Line("echo no console > up.log; false", seen=("http",)),))
+    with pytest.raises(errors.Refused, match="the end of the story: it ended with exit code 1") as caught:
+        tell(monkeypatch, listener, PAGES, stay=True, console=True)
+    assert caught.value.reason == "DemoStepFailed"
+    assert (listener.all("stays"), listener.all("logs")) == ([], [[("up.log", ["no console"])]])
+
+
+@pytest.mark.parametrize(("is_there", "typed"), [(True, "kubectl get it"), (False, "echo another way")])
+def test_where_there_is_no_kubectl_the_other_line_is_typed(monkeypatch, listener, tmp_path_factory, is_there, typed):
+    programs = tmp_path_factory.mktemp("programs")
+    for name in ("sh", "echo"):
+        (programs / name).symlink_to(shutil.which(name))
+    if is_there:
+        (programs / "kubectl").write_text("#!/bin/sh\necho it\n")
+        (programs / "kubectl").chmod(0o700)
+    monkeypatch.setenv("PATH", str(programs))
+    step = lines.Step("It", "It is shown.", (lines.Line("kubectl get it", instead="echo another way"),))
+    tell(monkeypatch, listener, step)
+    assert listener.all("typed") == [typed]
+
+
+def test_where_nothing_is_in_memory_there_are_no_workloads_and_that_is_told(monkeypatch, listener):
+    monkeypatch.setattr(place, "_memory", lambda _home: None)
+    tell(monkeypatch, listener, MESH)
+    (result,) = listener.all("done")
+    assert (result.verdict, result.missing.reason) == ("left out", "NoMemoryDirectory")
 
 
 def test_something_is_waited_for_before_each_step(monkeypatch, listener):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Verdicts: the worst counts, what is not known is not good, and many names are counted."""
 
+from handfast import errors
 from handfast.rules import check
 
 
@@ -22,6 +23,12 @@ def test_what_was_not_answered_in_time_has_failed():
     assert check.unread("a", check.Unread("no")).verdict is check.Verdict.UNKNOWN
     late = check.unread("a", check.Unread("slow", check.TIMEOUT, "wait"))
     assert (late.verdict, late.hint) == (check.Verdict.FAILED, "wait")
+
+
+def test_only_what_says_something_of_the_caller_is_unknown():
+    assert check.refused(errors.Refused("no", reason="Forbidden", hint="ask")) == check.Unread("no", "Unknown", "ask")
+    assert check.refused(errors.Unavailable("no")).reason == "ServiceUnavailable"
+    assert check.not_understood(KeyError("x")).reason == check.NOT_UNDERSTOOD
 
 
 def test_a_check_without_rows_is_well():

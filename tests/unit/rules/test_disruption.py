@@ -136,6 +136,14 @@ def test_the_status_says_how_many_may_go(spec, expected, desired, allowed):
     assert "disruptedPods" not in state
 
 
+@pytest.mark.parametrize(
+    ("since", "counts"), [("9999-12-31T23:59:59Z", True), ("0001-01-01T00:00:00+14:00", False), ("never", False)]
+)
+def test_whatever_instant_somebody_noted_is_counted_with(since, counts):
+    state = disruption.counted(budget({"disruptedPods": {"p0": since}}, minAvailable=1), pods("r", "r", "re"), 3, NOW)
+    assert ("disruptedPods" in state) is counts
+
+
 def test_who_is_noted_is_not_healthy():
     noted = {"p0": "2026-01-01T23:59:00Z", "p1": "2026-01-01T23:57:00Z", "gone": "2026-01-01T23:59:00Z", "p2": None}
     state = disruption.counted(budget({"disruptedPods": noted}, minAvailable=1), pods("r", "r", "re"), 3, NOW)

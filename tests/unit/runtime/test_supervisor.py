@@ -180,6 +180,44 @@ async def test_one_that_cannot_run_ends_everything_at_once(world):
     assert gone(world.pids["a"])
 
 
+PERMANENT = (
+    "socket.socket(fileno=tie).send(json.dumps({'error': 'damaged', 'reason': 'StoreCorrupt', 'permanent': True}).encode())\n"
+    "sys.exit(1)"
+)
+
+
+@pytest.mark.parametrize(("body", "starts", "reason"), [(DIES, 5, "ChildFailed"), (PERMANENT, 3, "StoreCorrupt")])
+async def test_one_that_is_not_needed_ends_nothing_and_is_tried_again(world, body, starts, reason):
+    patient = dataclasses.replace(QUICK, again=0.05)
+    spare = dataclasses.replace(world.role("b", body, waits_for="never"), needed=False)
+    roles = [world.role("a", SERVES), spare, world.role("c", SERVES)]
+    run = asyncio.create_task(supervisor.Supervisor(roles, world, patient).run())
+    await asyncio.wait_for(world.is_ready.wait(), 10)
+    # More often than a role that is needed would be.
+    await world.until("b started", times=starts)
+    assert not gone(world.pids["a"])
+    told = "warning: the b cannot be kept running; everything else goes on, and it is tried again"
+    assert any(event.startswith(told) and f"'reason': '{reason}'" in event for event in world.events)
+    os.kill(os.getpid(), signal.SIGTERM)
+    await asyncio.wait_for(run, 10)
+    assert [line for line in world.told() if not line.startswith("b")] == [
+        "a started",
+        "c started",
+        "c stopped",
+        "a stopped",
+    ]
+
+
+async def test_one_that_is_not_needed_and_never_ready_is_told_of(world):
+    hasty = dataclasses.replace(QUICK, ready=0.2)
+    spare = dataclasses.replace(world.role("b", SERVES, waits_for="never"), needed=False)
+    run = asyncio.create_task(supervisor.Supervisor([world.role("a", SERVES), spare], world, hasty).run())
+    await asyncio.wait_for(world.is_ready.wait(), 10)
+    assert "warning: the b was not ready within 0.2 s; everything else goes on {'reason': 'NotReady'}" in world.events
+    os.kill(os.getpid(), signal.SIGTERM)
+    await asyncio.wait_for(run, 10)
+
+
 async def test_one_that_lived_long_enough_is_not_given_up(world):
     old = supervisor.Timing(young=0.0, give_up=2, restart=QUICK.restart, stop=1.0, stop_each=0.5)
     run = asyncio.create_task(supervisor.Supervisor([world.role("a", DIES)], world, old).run())

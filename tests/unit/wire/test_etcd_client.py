@@ -4,63 +4,28 @@
 from __future__ import annotations
 
 import asyncio
-import datetime
-import ipaddress
-import os
+import dataclasses
 import pathlib
-import subprocess
+import shutil
 from collections.abc import Callable, Iterator
 
 import pytest
 
 from handfast import errors
-from handfast.pki import authority, keys, names, profiles
 from handfast.runtime import addresses
 from handfast.store import protocol
 from handfast.store.etcd import engine
 from handfast.store.etcd import place as places
 from handfast.wire import etcd_access, etcd_client
 from handfast.wire import etcd_messages as messages
-from tests.world import etcds
+from tests.world import etcds, guarded_etcds
 
-NOW = datetime.datetime.now(datetime.UTC).replace(microsecond=0)
 STATUS = messages.StatusRequest()
-PASSWORD = "correct horse"
-
-
-class Authority:
-    """A CA that writes what it issues into a directory."""
-
-    def __init__(self, directory: pathlib.Path, name: str) -> None:
-        directory.mkdir(mode=0o700)
-        self.directory = directory
-        self._ca = authority.self_signed_ca(names.Subject(common_name=name), keys.generate(), NOW)
-        self.ca_file = self.write("ca.crt", self._ca.pem)
-
-    def write(self, name: str, data: bytes) -> str:
-        path = self.directory / name
-        path.write_bytes(data)
-        path.chmod(0o600)
-        return str(path)
-
-    def pair(self, name: str, profile: profiles.Profile, sans: names.Sans) -> tuple[str, str]:
-        key = keys.generate()
-        issued = self._ca.issue(key.public, names.Subject(common_name=name), sans, profile, NOW)
-        return self.write(f"{name}.crt", issued.pem), self.write(f"{name}.key", key.to_pem())
-
-    def client(self, name: str = "client") -> etcd_access.Access:
-        cert, key = self.pair(name, profiles.CLIENT, names.Sans())
-        return etcd_access.Access(ca_file=self.ca_file, cert_file=cert, key_file=key)
-
-    def etcd(self, *, host: str = "127.0.0.1") -> etcds.Etcd:
-        cert, key = self.pair("etcd", profiles.APISERVER_SERVING, names.Sans(ip=(ipaddress.ip_address(host),)))
-        flags = [f"--cert-file={cert}", f"--key-file={key}", f"--trusted-ca-file={self.ca_file}", "--client-cert-auth"]
-        return etcds.Etcd(self.directory, flags, scheme="https")
 
 
 @pytest.fixture
-def ours(tmp_path: pathlib.Path) -> Authority:
-    return Authority(tmp_path / "ours", "ours")
+def ours(tmp_path: pathlib.Path) -> guarded_etcds.Authority:
+    return guarded_etcds.Authority(tmp_path / "ours", "ours")
 
 
 @pytest.fixture
@@ -77,22 +42,44 @@ def running() -> Iterator[Callable[[etcds.Etcd], etcds.Etcd]]:
         etcd.kill()
 
 
+async def _created(store: engine.EtcdStore, key: str) -> int:
+    """Once etcd can be called."""
+    async with asyncio.timeout(60):
+        while True:
+            try:
+                return await store.create(key, b"2")
+            except protocol.StoreUnavailable:
+                await asyncio.sleep(0.05)
+
+
 @pytest.mark.slow
 async def test_with_certificates_of_both_sides_a_store_is_kept(
-    ours: Authority, running: Callable[[etcds.Etcd], etcds.Etcd], monkeypatch: pytest.MonkeyPatch
+    ours: guarded_etcds.Authority,
+    running: Callable[[etcds.Etcd], etcds.Etcd],
+    tmp_path: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(engine, "FILES_SECONDS", 0.2)
     etcd = running(ours.etcd())
     store = await engine.open_store(etcd.place(), ours.client())
     watch = store.watch("", after=await store.current_revision())
     await store.create("a", b"1")
-    # A renewed certificate is shown within seconds, and nothing is lost over it.
-    before = store._client._pems
+    # Everything is replaced at both sides, in the same files: who has not read them anew neither trusts nor is trusted.
+    old = shutil.copytree(ours.directory, tmp_path / "old", ignore=shutil.ignore_patterns("data"))
+    etcd.kill()
+    ours.replace_ca("ours, the second")
+    ours.etcd()
     ours.client()
-    async with asyncio.timeout(30):
-        while store._client._pems == before:
-            await asyncio.sleep(0.05)
-    last = await store.create("b", b"2")
+    etcd.start()
+    last = await _created(store, "b")
+    behind = etcd_access.Access(
+        ca_file=str(old / "ca.crt"), cert_file=str(old / "client.crt"), key_file=str(old / "client.key")
+    )
+    for access in (behind, dataclasses.replace(behind, ca_file=ours.ca_file)):
+        client = etcd_client.Client([etcd.address], access)
+        with pytest.raises(etcd_client.Failed):
+            await client.call(0, STATUS, 5)
+        await client.close()
     seen: list[str] = []
     async with asyncio.timeout(30):
         while "b" not in seen:
@@ -103,15 +90,15 @@ async def test_with_certificates_of_both_sides_a_store_is_kept(
 
 @pytest.mark.slow
 async def test_an_endpoint_of_another_ca_is_not_called(
-    ours: Authority, tmp_path: pathlib.Path, running: Callable[[etcds.Etcd], etcds.Etcd]
+    ours: guarded_etcds.Authority, tmp_path: pathlib.Path, running: Callable[[etcds.Etcd], etcds.Etcd]
 ) -> None:
-    theirs = Authority(tmp_path / "theirs", "theirs")
+    theirs = guarded_etcds.Authority(tmp_path / "theirs", "theirs")
     etcd = running(theirs.etcd())
     with pytest.raises(protocol.StoreUnavailable, match=f"etcd at {etcd.address}") as refusal:
         await engine.open_store(etcd.place(), ours.client())
     assert refusal.value.reason == "EtcdNotTrusted"
     # Nor one that shows another host's certificate.
-    elsewhere = running(Authority(tmp_path / "elsewhere", "elsewhere").etcd(host="10.9.9.9"))
+    elsewhere = running(guarded_etcds.Authority(tmp_path / "elsewhere", "elsewhere").etcd(host="10.9.9.9"))
     access = etcd_access.Access(ca_file=str(tmp_path / "elsewhere" / "ca.crt"))
     with pytest.raises(protocol.StoreUnavailable, match=f"etcd at {elsewhere.address}"):
         await engine.open_store(elsewhere.place(), access)
@@ -142,41 +129,22 @@ async def test_the_next_endpoint_is_asked_when_one_is_not_there() -> None:
     await store.close()
 
 
-def etcdctl(etcd: etcds.Etcd, *words: str) -> None:
-    environment = {**os.environ, "ETCDCTL_API": "3"}
-    command = ["etcdctl", f"--endpoints={etcd.address}", *words]
-    subprocess.run(command, check=True, capture_output=True, env=environment)
-
-
 @pytest.fixture
 def with_login(tmp_path: pathlib.Path, running: Callable[[etcds.Etcd], etcds.Etcd]) -> etcds.Etcd:
     etcd = running(etcds.Etcd(tmp_path))
-    etcdctl(etcd, "user", "add", "root:root")
-    etcdctl(etcd, "user", "grant-role", "root", "root")
-    etcdctl(etcd, "role", "add", "hf")
-    etcdctl(etcd, "role", "grant-permission", "hf", "readwrite", "--prefix=true", "/hf/")
-    etcdctl(etcd, "user", "add", f"handfast:{PASSWORD}")
-    etcdctl(etcd, "user", "grant-role", "handfast", "hf")
-    etcdctl(etcd, "auth", "enable")
+    guarded_etcds.require_login(etcd)
     return etcd
-
-
-def password_file(directory: pathlib.Path, text: str) -> str:
-    path = directory / "password"
-    path.write_text(text + "\n")
-    path.chmod(0o600)
-    return str(path)
 
 
 @pytest.mark.slow
 async def test_a_login_that_runs_out_is_made_again(with_login: etcds.Etcd, tmp_path: pathlib.Path) -> None:
-    access = etcd_access.Access(username="handfast", password_file=password_file(tmp_path, PASSWORD))
+    access = etcd_access.Access(username="handfast", password_file=guarded_etcds.password_file(tmp_path))
     store = await engine.open_store(with_login.place("hf"), access)
     first = await store.create("a", b"1")
     store._client._token = "gone.1"
     second = await store.update("a", b"2", expected=first)
     # Whoever changes users or roles makes tokens of before useless.
-    etcdctl(with_login, "--user=root:root", "role", "add", "another")
+    guarded_etcds.etcdctl(with_login, "--user=root:root", "role", "add", "another")
     assert await store.update("a", b"3", expected=second) > second
     watch = store.watch("", after=first)
     assert {event.key for event in (await watch.next())[0]} == {"a"}
@@ -200,7 +168,7 @@ def counted(client: etcd_client.Client, monkeypatch: pytest.MonkeyPatch) -> list
 async def test_all_who_wait_for_a_login_share_its_outcome(
     with_login: etcds.Etcd, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    access = etcd_access.Access(username="handfast", password_file=password_file(tmp_path, PASSWORD))
+    access = etcd_access.Access(username="handfast", password_file=guarded_etcds.password_file(tmp_path))
     client = etcd_client.Client([with_login.address], access)
     logins = counted(client, monkeypatch)
     ask = messages.RangeRequest(key=b"/hf/a")
@@ -225,7 +193,7 @@ async def test_all_who_wait_for_a_login_share_its_outcome(
 
 @pytest.mark.slow
 async def test_a_client_that_is_closed_ends_a_login(with_login: etcds.Etcd, tmp_path: pathlib.Path) -> None:
-    access = etcd_access.Access(username="handfast", password_file=password_file(tmp_path, PASSWORD))
+    access = etcd_access.Access(username="handfast", password_file=guarded_etcds.password_file(tmp_path))
     client = etcd_client.Client([with_login.address], access)
     with_login.freeze()
     waiting = asyncio.ensure_future(client.call(0, STATUS, 60))
@@ -241,7 +209,7 @@ async def test_a_client_that_is_closed_ends_a_login(with_login: etcds.Etcd, tmp_
 @pytest.mark.slow
 async def test_a_refused_login_is_named_without_its_password(with_login: etcds.Etcd, tmp_path: pathlib.Path) -> None:
     wrong = "incorrect horse"
-    access = etcd_access.Access(username="handfast", password_file=password_file(tmp_path, wrong))
+    access = etcd_access.Access(username="handfast", password_file=guarded_etcds.password_file(tmp_path, wrong))
     with pytest.raises(protocol.StoreUnavailable, match=f"etcd at {with_login.address}") as refusal:
         await engine.open_store(with_login.place("hf"), access)
     assert refusal.value.reason == "EtcdLoginRefused"
@@ -250,7 +218,7 @@ async def test_a_refused_login_is_named_without_its_password(with_login: etcds.E
         await engine.open_store(with_login.place("hf"), etcd_access.Access())
     assert refusal.value.reason == "EtcdLoginRefused"
     # A right password, and a prefix that the role does not have.
-    access = etcd_access.Access(username="handfast", password_file=password_file(tmp_path, PASSWORD))
+    access = etcd_access.Access(username="handfast", password_file=guarded_etcds.password_file(tmp_path))
     with pytest.raises(protocol.StoreUnavailable, match="permission denied") as refusal:
         await engine.open_store(with_login.place("other"), access)
     assert refusal.value.reason == "EtcdLoginRefused"

@@ -2,6 +2,8 @@
 """A gRPC service: its answers, refusals and faults, and where it listens."""
 
 import asyncio
+import dataclasses
+import os
 import stat
 from typing import Any
 
@@ -49,6 +51,30 @@ async def test_two_servers_never_share_a_port():
             async with service.on(address):
                 pass
     assert refused.value.reason == "AddressInUse"
+
+
+async def test_a_socket_that_was_handed_over_is_served_without_tls_and_stays_whosever_it_is():
+    with addresses.listen(greeting.LOOPBACK, "--x") as held:
+        address = addresses.bound(held, greeting.LOOPBACK)
+        for _ in range(2):
+            # As for a process, and for the one that takes its place.
+            handed = dataclasses.replace(address, descriptor=os.dup(held.fileno()))
+            async with greeting.serving(listen=handed) as bound:
+                assert bound == address
+                assert mesh_client.certified(await mesh_client.call(target(bound), GREET, b"")).leaf == b""
+            # Meanwhile nobody is refused, and nobody else has the port.
+            _, writer = await asyncio.open_connection("127.0.0.1", address.port)
+            writer.transport.abort()
+            with pytest.raises(errors.Refused, match="another process has this port"):
+                addresses.listen(address, "--x")
+
+
+async def test_a_socket_that_was_handed_over_is_refused_without_tls_elsewhere():
+    with addresses.listen(addresses.Address("0.0.0.0", 0), "--x") as held:
+        handed = dataclasses.replace(addresses.bound(held, addresses.Address("0.0.0.0", 0)), descriptor=held.fileno())
+        with pytest.raises(errors.Refused, match="only loopback"):
+            async with greeting.serving(listen=handed):
+                pass
 
 
 async def test_a_refusal_has_its_code_its_text_and_when_to_come_again():

@@ -43,7 +43,7 @@ def instant(value: Any) -> datetime.datetime | None:
         return None
     try:
         return objects.parse_timestamp(value)
-    except (ValueError, OverflowError):
+    except ValueError:
         return None
 
 

@@ -52,7 +52,7 @@ import msgspec
 
 from handfast import errors
 from handfast.apiserver import identity, request
-from handfast.apiserver.access import bootstrap_tokens, node_recovery
+from handfast.apiserver.access import bootstrap_credentials, bootstrap_tokens, node_recovery
 from handfast.pki import bundles, chains
 from handfast.rules import decision, networks, user_names
 from handfast.rules.machines import bootstrapper, client_cas, credential_end
@@ -196,7 +196,9 @@ class Authenticator:
         try:
             verified = self._verify(peer, now)
         except errors.Refused as refused:
-            raise identity.Unauthorized(refused.reason, refused.message) from None
+            unauthorized = identity.Unauthorized(refused.reason, refused.message)
+            unauthorized.bearer = bootstrap_credentials.of_chain(peer.chain)
+            raise unauthorized from None
         name = verified.subject.common_name
         if not name:
             raise identity.Unauthorized("NoCommonName", "the certificate's subject has no common name")
@@ -277,7 +279,7 @@ class Authenticator:
         try:
             self._deny_list.check(user, now)
         except identity.Unauthorized as refused:
-            refused.bearer = bootstrap_tokens.bearer(user)
+            refused.bearer = bootstrap_credentials.bearer(user)
             raise
 
     def reviewed(

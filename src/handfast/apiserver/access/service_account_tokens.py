@@ -9,6 +9,8 @@ It makes no tokens (`token_requests`), and the verdicts on claims are those of `
 4. Audiences, times, and the objects that the token names are judged anew each time, remembered or not: a token ends
    in the moment in which this server learns that its account, Pod, Secret or Node is gone.
 5. An object that cannot be decoded is judged as none at all.
+6. A refused token of the account by which machines join is a join that failed, which goes with the refusal for the operator. Only a token with our own
+   signature is: what strangers write into one is not read.
 
 | who | holding | tries | stopped by | shown in tests/unit/apiserver/access/test_service_account_tokens.py |
 |---|---|---|---|---|
@@ -20,6 +22,7 @@ It makes no tokens (`token_requests`), and the verdicts on claims are those of `
 | a former holder | a legacy token whose Secret was refilled | use it again | 4 | test_a_secret_that_was_replaced |
 | a holder | a bound token | the shape of a legacy one, which never ends | 1: the issuer decides | test_the_issuer_decides_the_shape |
 | anyone | many good tokens | fill the memory | 3: bounded | test_memory_is_bounded |
+| anyone | nothing | have a made-up token told to the operator | 6 | test_only_our_own_tokens_of_the_account_are_joins_that_failed |
 | who writes the store | a value that is no document | be let in by an error | 5 | test_what_is_no_document_is_nothing |
 """
 
@@ -40,7 +43,9 @@ from handfast.apiserver.access import bonds
 from handfast.apiserver.state import replica as replica_module
 from handfast.pki import jwt
 from handfast.rules import user_names
+from handfast.rules.machines import bootstrapper
 from handfast.rules.tokens import claims as token_claims
+from handfast.rules.tokens import failed_joins
 from handfast.rules.tokens import service_accounts as rules
 
 METHOD: Final = "service-account-token"
@@ -184,6 +189,7 @@ class ServiceAccountTokens:
         # 2. a copy that has stopped is not believed
         if self._replica.failed is not None:
             raise identity.Unauthorized("ReplicaStopped", "the server's copy of the store has stopped")
+        user: identity.User | None = None
         try:
             # 3. the signature, unless it was verified before
             claims, user = known or (self._verify(unverified or token), None)
@@ -192,7 +198,11 @@ class ServiceAccountTokens:
             # 4. audiences, times and objects, each time
             both = self._judge(claims, token, audiences or self._api_audiences, now)
         except errors.Refused as refused:
-            raise identity.Unauthorized(refused.reason, refused.message) from None
+            unauthorized = identity.Unauthorized(refused.reason, refused.message)
+            # 6. a join that failed, for the operator
+            if user is not None and user.name == bootstrapper.USER:
+                unauthorized.bearer = identity.Bearer(failed_joins.ACCOUNT)
+            raise unauthorized from None
         return identity.TokenVerdict(user, both)
 
     def trust(self, keys: jwt.KeySet) -> None:

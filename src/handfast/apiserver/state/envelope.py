@@ -146,6 +146,10 @@ class Envelopes:
             raise EnvelopeBroken(f"{key}: sealed with key {key_id!r}, and no sealing keys are configured")
         return form.unpack(self.sealer.unseal(key_id, payload, key.encode()))
 
+    def key_id(self, key: str, value: bytes) -> str:
+        """The id of the key that sealed a value; empty if it is not sealed."""
+        return read_header(key, value, self._forms).key_id
+
     def _is_sealed(self, key: str) -> bool:
         return any(key.startswith(prefix) for prefix in self.sealed)
 

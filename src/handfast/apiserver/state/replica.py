@@ -13,14 +13,14 @@ event and need not list again.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import structlog
 
 from handfast import errors
 from handfast.api import objects
 from handfast.apiserver.state import collection as collection_module
-from handfast.apiserver.state import envelope, items
+from handfast.apiserver.state import envelope, items, seal_keys
 from handfast.store import protocol
 
 # Revisions before now at which a start begins to read. Whoever watches is told every minute how far it came.
@@ -42,6 +42,7 @@ class Replica:
         # Whether other processes write to the store as well.
         self._shared = shared
         self._envelopes = envelopes
+        self._seal_keys = seal_keys.SealKeys(envelopes)
         self._collections: dict[str, collection_module.Collection] = {}
         self._waiters: list[tuple[int, asyncio.Future[None]]] = []
         self.version = 0
@@ -51,6 +52,8 @@ class Replica:
         self._remembered = 0
         self.on_batch: list[Callable[[], None]] = []
         self.failed: BaseException | None = None
+        # Why the store could not be read, until it can be.
+        self.trouble: str | None = None
         # Keys that are no object's, as often as they came.
         self.foreign = 0
 
@@ -76,6 +79,7 @@ class Replica:
 
     async def _load_since(self, oldest: int, now: int) -> None:
         self._collections.clear()
+        self._seal_keys = seal_keys.SealKeys(self._envelopes)
         offset = self._store.epoch_offset
         self._remembered = self.version = oldest + offset
         after = ""
@@ -86,6 +90,7 @@ class Replica:
                 if located is not None:
                     collection, namespace, name = located
                     payload = self._envelopes.open(entry.key, entry.value)
+                    self._seal_keys.note(entry.key, entry.value)
                     collection.load(items.Item(namespace, name, entry.revision + offset, payload))
             if not page.more:
                 break
@@ -137,9 +142,14 @@ class Replica:
 
     async def fresh(self) -> None:
         """Wait until the copy holds every write acknowledged before this call."""
-        version = await self._store.current_revision() + self._store.epoch_offset
-        if version > self.version or self.failed is not None:
-            await self.reached(version)
+        try:
+            version = await self._store.current_revision() + self._store.epoch_offset
+            if version > self.version or self.failed is not None:
+                await self.reached(version)
+        except errors.Unavailable as error:
+            self.trouble = error.message
+            raise
+        self.trouble = None
 
     async def reached(self, version: int) -> None:
         """Wait until the copy has come as far as `version`."""
@@ -166,6 +176,14 @@ class Replica:
             found = self._collections[prefix] = collection_module.Collection(self._remembered)
         return found
 
+    def count(self) -> int:
+        """How many objects there are."""
+        return sum(collection.count() for collection in self._collections.values())
+
+    def sealed(self) -> Mapping[str, int]:
+        """The keys that sealed what is there, with how many values each."""
+        return self._seal_keys.counts(sum(self.collection(prefix).count() for prefix in self._envelopes.sealed))
+
     def _located(self, key: str) -> tuple[collection_module.Collection, str, str] | None:
         """Where an object belongs; None for a key that no server writes: others may write to an etcd, too."""
         group, _, plural_and_rest = key.partition("/")
@@ -183,6 +201,7 @@ class Replica:
             return None
         collection, namespace, name = located
         version = event.revision + offset
+        self._seal_keys.note(event.key, event.value)
         after = None
         if event.value is not None:
             after = items.Item(namespace, name, version, self._envelopes.open(event.key, event.value))

@@ -5,22 +5,36 @@ Resource versions are made here (engine revision + epoch offset). It does not de
 bring a checked document and the item it replaces.
 
 What becomes of a write whose answer was lost is `lost_answers`' to find out.
+
+Whether the store can be read and written is known here, and `/readyz` says it: a balancer then asks another server. A store
+that others write to is asked every `PROBE` seconds as well, so that a server that nobody asks notices it, and one that a balancer has
+left notices that the store is back.
+
+| what fails                           | clients get  | `/readyz`               | shown in tests/scenarios/test_etcd_store.py                          |
+| ------------------------------------ | ------------ | ----------------------- | -------------------------------------------------------------------- |
+| the etcd is away                     | 503          | 500 until it is back    | test_while_etcd_is_away_nothing_stale_is_served                      |
+| most members of it are away          | 503          | 500 until they are back | test_without_a_majority_nothing_is_served_and_the_members_are_told   |
+| the line of one server to it hangs   | 503 there    | 500 there               | test_a_server_whose_line_to_etcd_hangs_is_not_ready                  |
+| it is full                           | 503 to a put | 200, with a note        | test_a_full_etcd_says_what_to_do_and_takes_deletes                   |
 """
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
 
+from handfast import errors
 from handfast.api import kinds, objects, status
 from handfast.api.codec import bounds
 from handfast.apiserver import flows
 from handfast.apiserver.state import envelope, lost_answers
 from handfast.apiserver.state import items as items_module
 from handfast.apiserver.state import replica as replica_module
+from handfast.runtime import clock as clocks
 from handfast.store import protocol
 
 # Of the value, the header of the envelope and the seal take their part. What is over it etcd would refuse with its default
@@ -28,6 +42,8 @@ from handfast.store import protocol
 OBJECT_LIMIT: Final = protocol.VALUE_BYTES - (1 << 10)
 # What a step of a deletion may add to an object: its mark, a condition.
 _MARK_BYTES = 1 << 10
+# Seconds between two questions of our own to a store that others write to.
+PROBE: Final = 2.0
 
 
 _decode = msgspec.json.Decoder().decode
@@ -91,10 +107,15 @@ class Storage:
         self._envelopes = envelopes
         self._attempts = lost_answers.Attempts(store, self._note_trouble)
         self.replica = replica
-        # Why the last write could not be taken, until one is: what /readyz says.
-        self.trouble: str | None = None
+        # Why the last write could not be taken, until one is.
+        self._not_written: str | None = None
         # When this server last raised the floor.
         self.compacted_at: datetime.datetime | None = None
+
+    @property
+    def trouble(self) -> str | None:
+        """Why the store cannot be written or read: what /readyz says."""
+        return self._not_written or self.replica.trouble
 
     @property
     def uncertain(self) -> int:
@@ -106,8 +127,17 @@ class Storage:
         """Those of them that nobody knows the outcome of to this day."""
         return self._attempts.unknown
 
+    async def probe(self, clock: clocks.Clock) -> None:
+        """Find out for ever whether a store that others write to can be used; the caller runs it as a task."""
+        while True:
+            await clock.sleep(PROBE)
+            with contextlib.suppress(errors.Unavailable):
+                await self.replica.fresh()
+                # The same majority answered that a write needs.
+                self._not_written = None
+
     def _note_trouble(self, why: str) -> None:
-        self.trouble = why
+        self._not_written = why
 
     async def find(self, kind: kinds.Kind, namespace: str, name: str) -> items_module.Item | None:
         """The current state: linearizable."""
@@ -180,11 +210,11 @@ class Storage:
             # Reads and deletes go on: no reason to send them elsewhere. `room` tells it.
             raise
         except protocol.StoreUnavailable as error:
-            self.trouble = error.message
+            self._not_written = error.message
             raise
         except protocol.TooLarge as error:
             raise status.StatusError("RequestEntityTooLarge", error.message) from None
-        self.trouble = None
+        self._not_written = None
         return revision
 
     async def page_at(

@@ -14,7 +14,7 @@ To add a page:
    it, `by_index` if it has indexes. A view has no field for a secret. `.document()` is what rules that read documents take.
 3. `async def show(known, question) -> dict` gives the template its values. `known.now()` is the clock; `question` has `of`, `filter`, `sort`, `descending`, `start`, `count`, and
    `more` for a page's own words in the address. What is expensive is made once for all who look: `known.once("nodes", PAGE_NEEDS, make, seconds=1.0)`.
-   What no informer has is asked with `known.client`, the operator's own. Facts of `handfast check`: `facts=True`, then `await known.looking.first(3.0)`.
+   What no informer has is asked with `known.client`, the operator's own. Facts of `handfast check`: `facts=True`, then `await known.looking.first(3.0)` and `known.facts()`.
 4. Rows: `rows.select(all, question, text=..., columns={...})` gives `range`; put it into the values under that name. The template draws it in `{% block rows %}`, only `<tr>`s,
    each with `data-key`, inside `<table class="rows" data-rows="{{ question.path }}/rows" data-total="{{ range.total }}" data-from="{{ range.start }}">`. `column("name", "Node")` makes a
    heading that sorts; `pager(range, question)` below the table is what there is without JavaScript. `GET <page>/rows?from=&count=&sort=&filter=` answers with the same block.

@@ -19,7 +19,8 @@ _PATIENCE: Final = 4.0
 async def show(known: known_module.Known, question: questions.Question) -> dict[str, Any]:
     """Every check, in the order of the command."""
     looking = known.looking
-    facts = await looking.first(_PATIENCE)
+    await looking.first(_PATIENCE)
+    facts = known.facts()
     rows = () if facts is None else judged.everything(facts)
     only = question.more.get("only", "")
     return {

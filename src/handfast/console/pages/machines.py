@@ -63,11 +63,11 @@ class _Facts:
             known.of(need).subscribe(functools.partial(self._changed, need.kind.group))
 
     def _changed(self, group: str, old: machine_inventory.View | None, new: machine_inventory.View | None) -> None:
+        if (changed := new or old) is not None:
+            self.all.pop((group, changed.metadata.namespace, changed.metadata.name), None)
         if new is not None:
             machine = inventory.read({"apiVersion": f"{group}/", **msgspec.to_builtins(new)})
             self.all[machine.key] = machine
-        elif old is not None:
-            self.all.pop((group, old.metadata.namespace, old.metadata.name), None)
 
 
 def _rows(known: known_module.Known) -> list[machines.Row]:

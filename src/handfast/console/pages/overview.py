@@ -20,14 +20,13 @@ from handfast.rules import check
 from handfast.rules.console import endings, expiring, overview, questions
 from handfast.rules.diagnoses import facts as facts_module
 from handfast.rules.diagnoses import judged
-from handfast.rules.ledger import entries
 from handfast.rules.mesh import control_plane
 from handfast.rules.nodes import join_failures
 from handfast.rules.nodes import overview as node_states
 
 # How long the first page of a new console waits for its first look.
 _PATIENCE: Final = 4.0
-_NEEDS: Final = (needs.FAILED_JOINS, needs.REVOCATIONS)
+_NEEDS: Final = (needs.NODES, needs.FAILED_JOINS, needs.REVOCATIONS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,18 +45,20 @@ _NOTHING: Final = _Judged(checks=(), sentences=(), seen={}, days=(), since=expir
 
 def judge(known: known_module.Known) -> _Judged:
     """The same for all who ask, until somebody has looked again."""
-    facts = known.looking.facts
-    if facts is None:
+    if known.looking.facts is None:
         return _NOTHING
     before = known.last("overview", _NOTHING).seen
-    return known.once("overview", _NEEDS, lambda: _judged(known, facts, before), seconds=5.0, at_most=float("inf"))
+    return known.once("overview", _NEEDS, lambda: _judged(known, before), seconds=5.0, at_most=float("inf"))
 
 
-def _judged(known: known_module.Known, facts: facts_module.Facts, before: overview.Seen) -> _Judged:
+def _judged(known: known_module.Known, before: overview.Seen) -> _Judged:
+    facts = known.facts()
+    if facts is None:
+        return _NOTHING
     checks = judged.everything(facts)
     seen = overview.remembered(before, checks, facts.now)
     joins = list(join_failures.of_events([event.document() for event in known.of(needs.FAILED_JOINS)]))
-    issued = _issued(facts)
+    ledger, table, now = known.fleet.ledger, known.fleet.table, known.now()
     made = [
         ages.instant(jsonpath.text(each.document(), "metadata", "creationTimestamp"))
         for each in known.of(needs.REVOCATIONS)
@@ -66,13 +67,9 @@ def _judged(known: known_module.Known, facts: facts_module.Facts, before: overvi
         checks=checks,
         sentences=overview.sentences(checks, facts, joins, seen),
         seen=seen,
-        days=expiring.days(issued, facts.now),
-        since=expiring.since_yesterday(issued, joins, made, facts.now),
+        days=expiring.days(table.lifetimes(), now),
+        since=expiring.since_yesterday(ledger.issued_since(now - expiring.DAY), joins, made, now),
     )
-
-
-def _issued(facts: facts_module.Facts) -> Sequence[entries.Entry]:
-    return () if isinstance(facts.nodes, check.Unread) else facts.nodes.issued or ()
 
 
 async def show(known: known_module.Known, question: questions.Question) -> dict[str, Any]:
@@ -86,7 +83,7 @@ async def show(known: known_module.Known, question: questions.Question) -> dict[
         "known_at": known.looking.known_at,
         "unknown": [each for each in found.checks if each.verdict is check.Verdict.UNKNOWN],
         "looking_trouble": known.looking.trouble,
-        "recorded": facts is not None and not isinstance(facts.nodes, check.Unread) and facts.nodes.issued is not None,
+        "recorded": facts is not None and known.fleet.table.ledger_read,
         "days": found.days,
         "bars": expiring.bars(found.days),
         "picture": (expiring.DAYS * expiring.WIDTH, expiring.HEIGHT),

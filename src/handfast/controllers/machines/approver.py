@@ -31,6 +31,7 @@ It never denies, but for Revocations. It signs nothing.
 from __future__ import annotations
 
 import datetime
+import shlex
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Protocol
 
@@ -214,7 +215,7 @@ class MachineApprover:
             many = (
                 f"more than {crowds.MOST} requests wait for this reason within an hour, and are not told of one by one"
             )
-            example = f"`handfast csr explain {item.metadata.name}` explains one of them"
+            example = f"`handfast csr explain {shlex.quote(item.metadata.name)}` explains one of them"
             await self._recorder.record(
                 self._settings.regarding(), reason, f"{many}; {example}", severity=events.WARNING
             )

@@ -97,7 +97,7 @@ def _clocks(item: signing_requests.Request) -> Iterator[tuple[str, datetime.date
 def _time(text: str | None) -> datetime.datetime | None:
     try:
         return objects.parse_timestamp(text or "")
-    except (ValueError, OverflowError):
+    except ValueError:
         return None
 
 

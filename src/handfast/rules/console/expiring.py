@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What expires in the next 30 days, day by day, and what happened since yesterday. It reads nothing and draws nothing but numbers.
 
-1. Of each holder and signer the newest certificate counts: the others were replaced.
+1. Of each node the newest client certificate counts: the others were replaced.
 2. One whose renewal is late is nobody's to renew, as far as anybody can tell; every other is renewed before its end, or is not due yet.
 3. A day is one of UTC, counted from now on: the first is today.
 4. A bar's height is in proportion to the day with the most; a day with any has a bar that can be seen.
@@ -15,17 +15,19 @@ from dataclasses import dataclass
 from typing import Final
 
 from handfast.pki import renewal
-from handfast.rules.ledger import entries
+from handfast.rules.console import ledger_index
 from handfast.rules.nodes import join_failures
 
 DAYS: Final = 30
-_DAY: Final = datetime.timedelta(days=1)
+DAY: Final = datetime.timedelta(days=1)
+_DAY_SECONDS: Final = 24 * 60 * 60
+# 2. how much of its life has passed when the latest renewal was due
+_LATE: Final = renewal.EARLIEST + renewal.SPREAD * renewal.LATEST
 # The picture: so high, so wide for each day, with so much between two.
 HEIGHT: Final = 110
 WIDTH: Final = 20
 _GAP: Final = 5
 _LEAST: Final = 3
-_JOINS: Final = (entries.JOIN, entries.MACHINE_JOIN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,24 +72,19 @@ class Since:
     revoked: int
 
 
-def days(issued: Iterable[entries.Entry], now: datetime.datetime) -> list[Day]:
-    """The next days, the first of them today (3)."""
-    newest: dict[tuple[str, str], entries.Entry] = {}
-    for entry in issued:
-        # 1. one of each holder
-        holder = (entry.signer, entry.names[0] if entry.names else entry.key_fingerprint)
-        before = newest.get(holder)
-        if before is None or before.issued_at < entry.issued_at:
-            newest[holder] = entry
+def days(lifetimes: Iterable[tuple[int, int]], now: datetime.datetime) -> list[Day]:
+    """The next days, the first of them today (3); of each certificate that counts, when it was issued and when it ends (1)."""
     counts = [[0, 0] for _ in range(DAYS)]
     today = now.astimezone(datetime.UTC).date()
-    for entry in newest.values():
-        ahead = (entry.not_after.astimezone(datetime.UTC).date() - today).days
-        if entry.not_after > now and ahead < DAYS:
+    midnight = int(datetime.datetime.combine(today, datetime.time(), datetime.UTC).timestamp())
+    instant = now.timestamp()
+    # Seconds, not instants: ten thousand nodes take 5 ms.
+    for issued, ends in lifetimes:
+        ahead = (ends - midnight) // _DAY_SECONDS
+        if instant < ends and ahead < DAYS:
             # 2. late ones
-            late = now >= renewal.deadline(entry.issued_at, entry.not_after, renewal.LATEST)
-            counts[ahead][late] += 1
-    return [Day(today + number * _DAY, renewed, late) for number, (renewed, late) in enumerate(counts)]
+            counts[ahead][instant >= issued + (ends - issued) * _LATE] += 1
+    return [Day(today + number * DAY, renewed, late) for number, (renewed, late) in enumerate(counts)]
 
 
 def bars(of: Sequence[Day]) -> list[Bar]:
@@ -120,17 +117,16 @@ def in_words(of: Sequence[Day]) -> str:
 
 
 def since_yesterday(
-    issued: Iterable[entries.Entry],
+    issued: ledger_index.Issued,
     joins: Iterable[join_failures.Failed],
     revoked: Iterable[datetime.datetime | None],
     now: datetime.datetime,
 ) -> Since:
-    """What happened within a day; `revoked` are the instants at which Revocations were made."""
-    begin = now - _DAY
-    fresh = [entry for entry in issued if entry.issued_at >= begin]
+    """What happened within a day; `issued` are the certificates of that day, `revoked` the instants at which Revocations were made."""
+    begin = now - DAY
     return Since(
-        issued=len(fresh),
-        joined=sum(entry.rule.startswith(_JOINS) for entry in fresh),
+        issued=issued.count,
+        joined=issued.joins,
         refused=sum(each.count for each in joins if each.last >= begin),
         revoked=sum(at is not None and at >= begin for at in revoked),
     )

@@ -171,6 +171,15 @@ class Ledger:
         return tuple(self._kept.values())
 
     @property
+    def unreadable(self) -> int:
+        """How many of its entries no rule can read."""
+        return sum(kept.unreadable for kept in self._kept.values())
+
+    def issued_since(self, begin: datetime.datetime) -> ledger_index.Issued:
+        """The client certificates of nodes that were issued from this instant on."""
+        return sum((kept.issued_since(begin) for kept in self._kept.values()), ledger_index.Issued())
+
+    @property
     def segment_count(self) -> int:
         return len(self._kept)
 

@@ -24,6 +24,7 @@ import msgspec
 from handfast import errors
 from handfast.rules import revocation, user_names
 from handfast.rules.ledger import entries, segments, verification
+from handfast.rules.nodes import overview
 
 # 2. A thousand words in 2^13 bits, by four of them each: one question in a hundred finds a segment for nothing.
 _BITS: Final = 13
@@ -31,7 +32,19 @@ _HASHES: Final = 4
 _MASK: Final = (1 << _BITS) - 1
 _LEVEL: Final = 1
 _lines: Final = msgspec.json.Decoder(tuple[str, ...])
+_JOINS: Final = (entries.JOIN, entries.MACHINE_JOIN)
 _NAME_PREFIXES: Final = ("CN=", "O=", "DNS:", "IP:", "URI:", user_names.NODE_PREFIX)
+
+
+@dataclass(frozen=True, slots=True)
+class Issued:
+    """Client certificates of nodes: how many, and how many of them let a machine in."""
+
+    count: int = 0
+    joins: int = 0
+
+    def __add__(self, other: Issued) -> Issued:
+        return Issued(self.count + other.count, self.joins + other.joins)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +74,7 @@ class Kept:
     # When its first and its last certificate were issued; None: no entry can be read.
     oldest: datetime.datetime | None
     newest: datetime.datetime | None
+    to_nodes: Issued
     # When each was issued, in seconds; never before the one in front of it, so that the order of the chain stands.
     times: array.array[float]
     # 2. empty: not indexed
@@ -76,6 +90,15 @@ class Kept:
         if isinstance(self.packed, tuple):
             return self.packed
         return _lines.decode(zlib.decompress(self.packed))
+
+    def issued_since(self, begin: datetime.datetime) -> Issued:
+        """What it has from this instant on. Only a segment on both sides of it is unpacked."""
+        if self.oldest is None or self.newest is None or self.newest < begin:
+            return Issued()
+        if self.oldest >= begin:
+            return self.to_nodes
+        read = [line(self.name, number, stored).entry for number, stored in enumerate(self.lines(), 1)]
+        return _to_nodes([entry for entry in read if entry is not None and entry.issued_at >= begin])
 
     def may_have(self, word: str) -> bool:
         """Whether a whole word, in lower case, may be in it (2)."""
@@ -118,10 +141,16 @@ def keep(segment: segments.Segment, lines: Sequence[Line]) -> Kept:
         findings=tuple(verification.within(segment)),
         oldest=min(issued, default=None),
         newest=max(issued, default=None),
+        to_nodes=_to_nodes(readable),
         times=array.array("d", itertools.accumulate(map(_issued, lines), max)),
         words=_index(lines) if segment.sealed else b"",
         packed=packed,
     )
+
+
+def _to_nodes(read: Sequence[entries.Entry]) -> Issued:
+    own = [entry for entry in read if overview.node_of(entry)]
+    return Issued(len(own), sum(entry.rule.startswith(_JOINS) for entry in own))
 
 
 def _issued(each: Line) -> float:

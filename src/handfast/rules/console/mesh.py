@@ -308,7 +308,7 @@ def counted(states: Iterable[str], words: Sequence[str]) -> dict[str, int]:
 def _instant(text: str) -> datetime.datetime | None:
     try:
         return objects.parse_timestamp(text)
-    except (ValueError, OverflowError):
+    except ValueError:
         return None
 
 

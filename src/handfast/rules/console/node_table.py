@@ -10,6 +10,13 @@ instant has come at which its state may change by itself.
    Revocation ends. A Lease that is renewed in time only moves that instant: a thousand of them come in a second.
 4. The order is that of `overview`: those that need somebody first, then by the end of the certificate, then by name.
 5. A node is listed where there is a Node, a request that waits, or a certificate in force. Others are kept, and come back with one of these.
+6. Nodes write Leases themselves, with any instant from year 1 to year 9999. One that cannot be judged is left out, with its error in `failures`, and
+   takes no other with it.
+
+| who | holding | tries | stopped by | shown in tests/unit/rules/console/test_node_table.py |
+|---|---|---|---|---|
+| a node | its own Lease | end whoever judges nodes, with an instant that cannot be reckoned with | 6 | test_whatever_a_lease_says_its_node_is_judged |
+| whoever may write objects | a node that no rule can judge | have no node shown | 6 | test_a_node_that_cannot_be_judged_is_left_out_and_takes_no_other_with_it |
 """
 
 from __future__ import annotations
@@ -18,7 +25,7 @@ import bisect
 import datetime
 import heapq
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 from handfast.api import objects, signer_names
@@ -30,6 +37,10 @@ from handfast.rules.nodes import liveness, overview
 _RANK: Final = {state: rank for rank, state in enumerate(overview.ORDER)}
 # 2. with more than that to judge, it is quicker to sort anew
 _MANY: Final = 256
+# To judge one takes 30 µs, and the sentences about all of them name a few.
+_SHOWN: Final = 100
+# 6. the last whole second: the last microsecond is no float, and the next one up is in the year 10000.
+_LAST: Final = datetime.datetime(9999, 12, 31, 23, 59, 59, tzinfo=datetime.UTC).timestamp()
 
 
 class Record:
@@ -94,7 +105,8 @@ class Record:
 
 
 def _instant(seconds: float) -> datetime.datetime:
-    return datetime.datetime.fromtimestamp(seconds, datetime.UTC)
+    # 6. within the years that there are
+    return datetime.datetime.fromtimestamp(min(seconds, _LAST), datetime.UTC)
 
 
 def order(record: Record) -> tuple[int, float, str]:
@@ -118,6 +130,8 @@ class Table:
         self._counts = dict.fromkeys(overview.ORDER, 0)
         # Labels and rules are alike on thousands of nodes: each text is kept once.
         self._texts: dict[str, str] = {}
+        # 6. nodes that cannot be judged, and why
+        self.failures: dict[str, Exception] = {}
 
     # --- what is looked at
 
@@ -146,6 +160,32 @@ class Table:
     def row(self, record: Record, now: datetime.datetime) -> overview.Row:
         """One node, as it stands at this instant."""
         return overview.judge(record.name, self._facts(record, now), now)
+
+    def standing(self, now: datetime.datetime) -> overview.Standing:
+        """How all of them stand: of each state that needs somebody the first rows, and of silent nodes those that are silent longest."""
+        self.settle(now)
+        rows: list[overview.Row] = []
+        begin = 0
+        for state in overview.ORDER:
+            count = self._counts[state]
+            if state not in overview.CALM:
+                rows += [self.row(record, now) for record in self._first(state, begin, count)]
+            begin += count
+        return overview.Standing(counts=dict(self._counts), needing=rows)
+
+    def _first(self, state: overview.State, begin: int, count: int) -> list[Record]:
+        records = self._ordered[begin : begin + count]
+        if state is overview.State.SILENT and count > _SHOWN:
+            # When the first of them fell silent is told.
+            return sorted(
+                heapq.nsmallest(_SHOWN, records, key=lambda record: record.renewed or record.issued or math.inf),
+                key=order,
+            )
+        return records[:_SHOWN]
+
+    def lifetimes(self) -> Iterator[tuple[int, int]]:
+        """When the newest certificate of each node was issued, and when it ends."""
+        return ((record.issued, record.ends) for record in self._records.values() if record.issued)
 
     # --- what comes
 
@@ -201,8 +241,9 @@ class Table:
     def put_request(self, document: objects.Document) -> None:
         """A request for a certificate; one that waits for nobody, or is no node's, is forgotten."""
         name = objects.metadata(document).get("name", "")
-        waiting = overview.waiting(document)
+        # Before it is read: of one that cannot be read nothing is kept.
         self.remove_request(name)
+        waiting = overview.waiting(document)
         if waiting is not None:
             node, request = waiting
             self._request_nodes[name] = node
@@ -217,8 +258,8 @@ class Table:
             self._mark(node)
 
     def put_revocation(self, document: objects.Document) -> None:
+        self.remove_revocation(objects.metadata(document).get("name", ""))
         read = revocation.read(document)
-        self.remove_revocation(read.name)
         self.revocations.add(read)
         self._mark_named(read)
 
@@ -249,19 +290,31 @@ class Table:
         else:
             for record in marked:
                 self._take_out(record)
-                if self._judge(record, now):
+                if self._guarded(self._judge, record, now):
                     self._put_in(record)
         for record in marked:
             if record.is_over:
                 self._records.pop(record.name, None)
+                self.failures.pop(record.name, None)
 
     def _settle_many(self, marked: Iterable[Record], now: datetime.datetime) -> None:
         for record in marked:
-            record.listed = self._judge(record, now)
+            record.listed = self._guarded(self._judge, record, now)
         self._ordered = sorted((record for record in self._records.values() if record.listed), key=order)
         self._counts = dict.fromkeys(overview.ORDER, 0)
         for record in self._ordered:
             self._counts[record.state] += 1
+
+    def _guarded(
+        self, ask: Callable[[Record, datetime.datetime], bool], record: Record, now: datetime.datetime
+    ) -> bool:
+        """The answer about one node; False, with the error kept, where there is none (6)."""
+        self.failures.pop(record.name, None)
+        try:
+            return ask(record, now)
+        except Exception as error:  # noqa: BLE001  6. whatever it is, the others go on
+            self.failures[record.name] = error
+            return False
 
     def _judge(self, record: Record, now: datetime.datetime) -> bool:
         """Whether it is listed (5), with its state, and with the instant at which to look again."""
@@ -293,17 +346,17 @@ class Table:
             if (
                 record.state is overview.State.GOOD
                 and record.renewed + record.seconds > now
-                and self._calm(record, now)
+                and self._guarded(self._calm, record, _instant(now))
             ):
                 continue
             self._marked.add(name)
 
-    def _calm(self, record: Record, now: float) -> bool:
+    def _calm(self, record: Record, now: datetime.datetime) -> bool:
         """Whether a good node only has renewed its Lease, so that nothing is to be judged; its next instant is awaited."""
-        facts = self._facts(record, _instant(now))
-        if facts.newest is None or overview.window(facts.newest)[1].timestamp() <= now:
+        facts = self._facts(record, now)
+        if facts.newest is None or overview.window(facts.newest)[1] <= now:
             return False
-        self._schedule(record, facts, now)
+        self._schedule(record, facts, now.timestamp())
         return True
 
     def _facts(self, record: Record, now: datetime.datetime) -> overview.Facts:

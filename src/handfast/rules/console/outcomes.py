@@ -77,7 +77,9 @@ def grant(rights: tuple[Right, ...], user: str) -> tuple[str, ...]:
         name = f"handfast-console:{plain}"
         rule = f"--verb={right.verbs} --resource={right.resource}"
         rule += f" --resource-name={shlex.quote(right.name)}" if right.name else ""
-        kind, where = ("role", f" --namespace={right.namespace}") if right.namespace else ("clusterrole", "")
+        kind, where = (
+            ("role", f" --namespace={shlex.quote(right.namespace)}") if right.namespace else ("clusterrole", "")
+        )
         commands.append(f"kubectl create {kind} {name}{where} {rule}")
         commands.append(f"kubectl create {kind}binding {name}{where} --{kind}={name} {who}")
     return tuple(commands)

@@ -24,6 +24,7 @@ from handfast.rules.console import consequences
 from handfast.rules.diagnoses import facts, judged, members, standing
 from handfast.rules.nodes import join_failures
 from handfast.rules.nodes import overview as node_states
+from handfast.rules.tokens import failed_joins
 
 _ORDER: Final = (check.Verdict.FAILED, check.Verdict.WARNING)
 # A topic of `handfast status` -> the page that shows it.
@@ -42,10 +43,16 @@ _STATES: Final[Mapping[node_states.State, tuple[str, str]]] = {
     node_states.State.EXPIRED: ("the certificate is over", "CertificateExpired"),
     node_states.State.LATE: ("the certificate should have been renewed by now", "RenewalLate"),
     node_states.State.WAITING: ("somebody asks for a first certificate, and nobody has decided", "NodeWaits"),
+    node_states.State.RECOVERING: (
+        "asks with its expired certificate for the next one, and nobody has decided",
+        "NodeWaits",
+    ),
     node_states.State.SILENT: ("the certificate is good, and the node is not seen", "NodeSilent"),
 }
 _STUCK: Final = "RequestsNotActedOn"
 _URGENT: Final = frozenset({node_states.State.EXPIRED, node_states.State.LATE})
+# States in which there is a request that waits.
+_ASKING: Final = frozenset({node_states.State.WAITING, node_states.State.RECOVERING})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +97,7 @@ def _of_check(
 ) -> Iterator[Sentence]:
     # 2. told apart
     if each.name == "nodes" and known is not None and not isinstance(known.nodes, check.Unread):
-        yield from _of_nodes(known.nodes, known.now, checks)
+        yield from _of_nodes(_standing(known.nodes, known.now), checks)
     elif each.name == "requests" and known is not None and not isinstance(known.requests, check.Unread):
         yield _of_requests(each, known.requests)
     else:
@@ -114,28 +121,31 @@ def page_of(name: str) -> str:
     return PAGES.get(next((topic for topic, names in standing.TOPICS.items() if name in names), ""), _ELSE)
 
 
-def _of_nodes(read: node_states.Objects, now: datetime.datetime, checks: Sequence[check.Check]) -> Iterator[Sentence]:
+def _of_nodes(standing: node_states.Standing, checks: Sequence[check.Check]) -> Iterator[Sentence]:
     asked = any(each.name == "requests" and each.verdict in _ORDER for each in checks)
-    rows = [row for row in node_states.rows(read, now) if row.state not in node_states.CALM]
-    for state, group in itertools.groupby(rows, key=lambda row: row.state):
-        if state is node_states.State.WAITING and asked:
+    for state, group in itertools.groupby(standing.needing, key=lambda row: row.state):
+        if state in _ASKING and asked:
             # Its request is told of already.
             continue
         these = list(group)
         text, reason = _STATES[state]
-        first = these[0]
+        first, count = these[0], standing.counts[state]
         ends = [row.certificate.not_after for row in these if row.certificate is not None]
         yield Sentence(
-            about=_several("node", [row.name for row in these]),
-            text=text if len(these) > 1 else first.problem or text,
+            about=_several("node", [row.name for row in these], count),
+            text=text if count > 1 else first.problem or text,
             urgent=state in _URGENT,
             reason=reason,
             since=_began(these),
             until=min(ends) if ends and state is node_states.State.LATE else None,
             follows=consequences.of(reason),
             command=first.next_step,
-            link=f"/nodes/{urls.quote(first.name, safe='')}" if len(these) == 1 else f"/nodes?state={state}",
+            link=f"/nodes/{urls.quote(first.name, safe='')}" if count == 1 else f"/nodes?state={state}",
         )
+
+
+def _standing(read: node_states.Objects | node_states.Standing, now: datetime.datetime) -> node_states.Standing:
+    return read if isinstance(read, node_states.Standing) else node_states.standing(read, now)
 
 
 def _began(rows: Sequence[node_states.Row]) -> datetime.datetime | None:
@@ -179,18 +189,17 @@ def _why(names: Sequence[str], why: request_explanation.Explanation | None) -> s
 
 
 def _of_joins(joins: Iterable[join_failures.Failed], now: datetime.datetime) -> Iterator[Sentence]:
-    """One for each token and reason (3); a request that waits is told of as a request."""
+    """One for each credential and reason (3); a request that waits is told of as a request."""
     recent = [each for each in joins if now - each.last <= RECENT and not each.request]
-    rows = sorted(recent, key=lambda each: (each.known, each.token, each.reason))
-    for (known, token, reason), group in itertools.groupby(
-        rows, key=lambda each: (each.known, each.token, each.reason)
-    ):
+    rows = sorted(recent, key=_credential)
+    for (known, token, credential, reason), group in itertools.groupby(rows, key=_credential):
         these = list(group)
         times = sum(each.count for each in these)
         sources = list(dict.fromkeys(each.source for each in these if each.source))
         wheres = f" from {check.several(sources)}" if sources else ""
         yield Sentence(
-            about=f"Token {token}" if known and token else "A token that is not there",
+            about=_CREDENTIALS.get(credential)
+            or (f"Token {token}" if known and token else "A token that is not there"),
             text=f"was refused {times} time{'' if times == 1 else 's'}{wheres}",
             urgent=False,
             reason=reason,
@@ -201,6 +210,17 @@ def _of_joins(joins: Iterable[join_failures.Failed], now: datetime.datetime) -> 
         )
 
 
-def _several(what: str, names: Sequence[str]) -> str:
+_CREDENTIALS: Final = {
+    failed_joins.CERTIFICATE: "A certificate for bootstrapping",
+    failed_joins.ACCOUNT: "A token of the account node-bootstrapper",
+}
+
+
+def _credential(each: join_failures.Failed) -> tuple[bool, str, str, str]:
+    return each.known, each.token, each.credential, each.reason
+
+
+def _several(what: str, names: Sequence[str], count: int = 0) -> str:
     # 5. few names
-    return f"{what} {names[0]}" if len(names) == 1 else f"{len(names):,} {what}s"
+    count = max(len(names), count)
+    return f"{what} {names[0]}" if count == 1 else f"{count:,} {what}s"

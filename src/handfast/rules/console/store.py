@@ -72,7 +72,7 @@ _WANTED: Final = (
     _Wanted("handfast_store_free_bytes", "free space", "of the store's file system", "bytes"),
     _Wanted("handfast_store_reserve_bytes", "reserve", "kept so that a full disk still takes deletes", "bytes"),
     _Wanted("handfast_store_full", "full", "whether writes that add something find no space", "truth"),
-    _Wanted("handfast_store_writes_refused_total", "writes refused", "because the disk was full"),
+    _Wanted("handfast_store_writes_refused_total", "writes refused", "because the store was full"),
     _Wanted("handfast_store_writes_uncertain_total", "writes uncertain", "whose answer was lost; each was read again"),
     _Wanted(
         "handfast_store_writes_unknown_total",
@@ -148,7 +148,11 @@ def needing(
     ]
     if read.get("handfast_store_full"):
         rows.append(
-            Need("the disk is full: writes that add something are refused", True, "make room: deletes still work")
+            Need(
+                "the store is full: writes that add something are refused",
+                True,
+                "make room on its disk, or in etcd, whose alarm is then to be cleared; deletes still work",
+            )
         )
     if unknown := read.get("handfast_store_writes_unknown_total"):
         rows.append(Need(f"of {unknown:,.0f} writes nobody knows whether they were done", False, f"see {COMMAND}"))

@@ -179,9 +179,14 @@ def of_requests(rows: Iterable[requests.Row]) -> Iterator[join_failures.Failed]:
 
 
 def refusals_by_token(failures: Iterable[join_failures.Failed]) -> dict[str, Refusals]:
-    """Joins that were refused, by the token that they name; those with ids that no token has stand under the empty one (2)."""
+    """Joins that were refused, by the token that they name; those with ids that no token has stand under the empty one (2).
+
+    What was refused to another credential is nobody's of these.
+    """
     by_token: dict[str, list[join_failures.Failed]] = {}
     for each in failures:
+        if each.credential:
+            continue
         by_token.setdefault(each.token if each.known else "", []).append(each)
     return {token: _together(several) for token, several in by_token.items()}
 

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of what runs: controllers, their rights, the store, webhooks. It asks nobody.
+"""Checks of what runs: controllers, other roles, the rights of controllers, the store, webhooks. It asks nobody.
 
 1. The controllers say that they are ready, where somebody here knows where they are asked; and their Lease, where they take turns, was renewed in time.
    Where neither is there, nobody knows.
 2. The controllers may do what they need (`rules.controller_rights`), by the server's own access reviews.
 3. The API server says that its store is ready.
-4. Every webhook answers that can be asked from here. One that writes wait for is a failure; one that they go on without is a warning.
+4. Every other role of this machine answers that it is ready, where somebody here knows where it is asked, and serves with a certificate that was renewed in time.
+5. Every webhook answers that can be asked from here. One that writes wait for is a failure; one that they go on without is a warning.
 """
 
 from __future__ import annotations
@@ -17,11 +18,16 @@ from handfast import errors
 from handfast.api import jsonpath, objects
 from handfast.api.printing import ages
 from handfast.rules import check
-from handfast.rules.diagnoses import facts, reaching
+from handfast.rules.diagnoses import ending, facts, reaching
 
 _OK: Final = check.Verdict.OK
 _FAILED: Final = check.Verdict.FAILED
 _START: Final = "start them: handfast up, or handfast serve controllers"
+_RENEWS: Final = (
+    "see the log of `handfast up`, on its standard error: it renews the certificates of its roles; start it again"
+)
+# What Handfast's own server has in its version.
+OWN_SERVER: Final = "+handfast"
 # A Lease that was not renewed for so many times its duration has no holder that lives.
 _TERMS: Final = 2
 _DURATION: Final = 15
@@ -62,6 +68,29 @@ def _led(name: str, lease: objects.Document, now: datetime.datetime) -> check.Ch
     if ago.total_seconds() > _TERMS * terms:
         return check.Check(name, _FAILED, f"{said}, and lasts {terms} s: nobody leads", "NoLeader", _START)
     return check.Check(name, _OK, said)
+
+
+def roles(known: facts.Facts) -> check.Check:
+    name, version = "roles", known.reach.version
+    if known.roles is None:
+        if isinstance(version, check.Unread):
+            return check.unread(name, facts.NOT_ASKED)
+        if OWN_SERVER not in version:
+            return check.Check(name, _OK, "not a control plane of Handfast's own")
+        why = "where the health of other roles is asked is not known here"
+        return check.Check(
+            name, check.Verdict.UNKNOWN, why, check.UNKNOWN, "ask on the machine that runs them, with --dir"
+        )
+    # 4. what they say, and what they show
+    silent = [f"{role} at {probe.where}: {probe.said}" for role, probe in known.roles.items() if not probe.ready]
+    if silent:
+        hint = "see its log: what `handfast up` writes to standard error; `handfast up` starts again what ends"
+        return check.Check(name, _FAILED, f"not ready: {check.several(silent)}", "RoleNotReady", hint)
+    for role, certificate in known.serving.items():
+        row = ending.leaf(name, f"the certificate of {role}", certificate, known.now, _RENEWS)
+        if row.verdict is not _OK:
+            return row
+    return check.Check(name, _OK, f"ready: {', '.join(known.roles)}" if known.roles else "no other runs here")
 
 
 def rights(known: facts.Facts) -> check.Check:
@@ -108,7 +137,7 @@ def webhooks(known: facts.Facts) -> check.Check:
     name, hooks = "webhooks", known.webhooks
     if isinstance(hooks, check.Unread):
         return check.unread(name, hooks)
-    # 4. those that can be asked
+    # 5. those that can be asked
     shut = [f"{each.name} at {each.where}: {each.trouble}" for each in hooks if each.trouble and not each.fails_open]
     skipped = [f"{each.name} at {each.where}: {each.trouble}" for each in hooks if each.trouble and each.fails_open]
     hint = "start it, mend its address or its caBundle, or delete its configuration"

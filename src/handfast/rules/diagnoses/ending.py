@@ -4,7 +4,9 @@
 1. A certificate that a program renews is renewed before 90 % of its lifetime have passed (`pki.renewal`). After that it fails.
 2. A CA is replaced by people. It warns when less than a third of its lifetime and less than 60 days are left, and fails when less than a tenth
    and less than 30 days are.
-3. Of several CAs the one that ends last counts. One that is over, beside another that is not, is a warning: somebody forgot it.
+3. Of several CAs those count by whose keys somebody is believed now, each with its certificate that ends last. Where nobody knows which those are, the one that ends
+   last counts, and another that is near its end is a warning.
+4. One that is over, beside another that is not, is a warning: somebody forgot it.
 """
 
 from __future__ import annotations
@@ -15,12 +17,11 @@ from typing import Final
 
 from handfast.api import objects
 from handfast.api.printing import ages
-from handfast.pki import certificates, renewal
+from handfast.pki import certificates
 from handfast.rules import check
 from handfast.rules.mesh import expiry
 
-MARGIN: Final = datetime.timedelta(days=30)
-_ROTATE: Final = "replace it while it lasts: handfast ca rotate, or with the tools of whoever made it"
+ROTATE: Final = "replace it while it lasts: handfast ca rotate, or with the tools of whoever made it"
 
 
 def leaf(
@@ -35,32 +36,52 @@ def leaf(
     if now >= certificate.not_after:
         return check.Check(name, check.Verdict.FAILED, f"{title} ended at {end}", "CertificateExpired", hint)
     # 1. the last tenth is for renewals that went wrong
-    if now >= renewal.deadline(certificate.not_before, certificate.not_after, renewal.LATEST):
+    if expiry.is_late(certificate, now):
         said = f"{title} ends at {end}, in {_left(certificate, now)}, and should have been renewed"
         return check.Check(name, check.Verdict.FAILED, said, "CertificateEndsSoon", hint)
     return check.Check(name, check.Verdict.OK, f"{title} ends at {end}")
 
 
-def cas(name: str, title: str, anchors: Sequence[certificates.Certificate], now: datetime.datetime) -> check.Check:
-    """Of a bundle of CAs (2, 3)."""
+def cas(
+    name: str,
+    title: str,
+    anchors: Sequence[certificates.Certificate],
+    now: datetime.datetime,
+    keys: frozenset[str] = frozenset(),
+    *,
+    hint: str = ROTATE,
+) -> check.Check:
+    """Of a bundle of CAs (2, 3); `keys` are the fingerprints of the keys that count, none: nobody knows."""
     alive = [each for each in anchors if each.not_before <= now < each.not_after]
     if not alive:
         said = f"{title}: none of {len(anchors)} CAs is in force"
-        return check.Check(name, check.Verdict.FAILED, said, "CAExpired", _ROTATE)
-    last = max(alive, key=lambda each: each.not_after)
-    left, life = last.not_after - now, last.not_after - last.not_before
+        return check.Check(name, check.Verdict.FAILED, said, "CAExpired", hint)
+    # 3. those that count, the first of them to end
+    by_key: dict[str, certificates.Certificate] = {}
+    for each in sorted(alive, key=_end):
+        by_key[each.public_key.fingerprint] = each
+    counting = [each for key, each in by_key.items() if key in keys]
+    last = min(counting, key=_end) if counting else max(alive, key=_end)
     said = f"{title}: {last.subject} ends at {objects.timestamp(last.not_after)}, in {_left(last, now)}"
     # 2. people need time
-    if left < min(MARGIN, life / 10):
-        return check.Check(name, check.Verdict.FAILED, said, "CAEndsSoon", _ROTATE)
+    if expiry.fails(last, now):
+        return check.Check(name, check.Verdict.FAILED, said, "CAEndsSoon", hint)
     if expiry.stage(last, now) is not expiry.Stage.FAR:
-        return check.Check(name, check.Verdict.WARNING, said, "CAEndsSoon", _ROTATE)
-    # 3. one that is over was forgotten
+        return check.Check(name, check.Verdict.WARNING, said, "CAEndsSoon", hint)
+    near = [str(each.subject) for each in by_key.values() if not counting and expiry.fails(each, now)]
+    if near:
+        told = f"{said}; near its end, and nobody here knows which of them signs: {check.several(near)}"
+        return check.Check(name, check.Verdict.WARNING, told, "CAEndsSoon", hint)
+    # 4. one that is over was forgotten
     over = [f"{each.subject}" for each in anchors if each.not_after <= now]
     if over:
         told = f"{said}; over, and still there: {check.several(over)}"
         return check.Check(name, check.Verdict.WARNING, told, "CAExpired", "take away what is over")
     return check.Check(name, check.Verdict.OK, said)
+
+
+def _end(certificate: certificates.Certificate) -> datetime.datetime:
+    return certificate.not_after
 
 
 def _left(certificate: certificates.Certificate, now: datetime.datetime) -> str:

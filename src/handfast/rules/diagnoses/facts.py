@@ -87,11 +87,17 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     # Of the kubeconfig: the certificate that logs in, where it is one, and the CA by which the server is believed.
     credential: certificates.Certificate | None = None
     own_ca: bytes | None = None
+    # The CA that signs here, where this machine has the server's data directory.
+    signer_ca: certificates.Certificate | None = None
     # What /readyz?verbose says.
     ready: str | check.Unread = NOT_ASKED
     lease: check.Stored = NOT_ASKED
     # None: nobody here knows where the controllers have their health.
     controllers: Probe | None = None
+    # What the other roles of this machine say, by name; None: nobody here knows where they are.
+    roles: Mapping[str, Probe] | None = None
+    # The certificates that roles of this machine serve with, by name.
+    serving: Mapping[str, certificates.Certificate] = msgspec.field(default_factory=dict)
     # What controllers may not do and need, in words; and as whom they were asked for.
     missing_rights: Sequence[str] | check.Unread = NOT_ASKED
     controllers_user: str = ""
@@ -102,11 +108,15 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     client_cas: check.Stored = NOT_ASKED
     webhooks: Sequence[Hook] | check.Unread = NOT_ASKED
     requests: Requests | check.Unread = NOT_ASKED
-    nodes: overview.Objects | check.Unread = NOT_ASKED
+    # A console follows nodes, and has judged them: `Standing`.
+    nodes: overview.Objects | overview.Standing | check.Unread = NOT_ASKED
     # What of that the caller may not read, or this server does not have, in sentences.
     hidden: Sequence[str] = ()
     # Bindings that give something to all nodes.
     bindings: Sequence[objects.Document] | check.Unread = NOT_ASKED
     # None: this cluster has no such kind; no mesh is installed.
     machines: Sequence[Machine] | check.Unread | None = NOT_ASKED
+    pools: Sequence[objects.Document] | check.Unread | None = NOT_ASKED
     mesh: Sequence[check.Check] | check.Unread | None = NOT_ASKED
+    # The ConfigMaps that hold the CAs of bootstrap credentials.
+    bootstrap: Sequence[objects.Document] | check.Unread = NOT_ASKED

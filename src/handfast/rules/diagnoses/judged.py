@@ -13,11 +13,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from handfast.rules import check
-from handfast.rules.diagnoses import control_plane, facts, joining, members, one_node, reaching, trust
+from handfast.rules.diagnoses import control_plane, facts, fleet, joining, members, one_node, reaching, trust
 
 Judge = Callable[[facts.Facts], check.Check]
 PAGE: Final = "docs/check.md"
-_MESH_PAGE: Final = "docs/mesh.md"
+MESH_PAGE: Final = "docs/mesh.md#check"
 MESH: Final = "mesh"
 # 1. the way in
 WAY: Final[Mapping[str, Judge]] = {
@@ -31,6 +31,7 @@ WAY: Final[Mapping[str, Judge]] = {
 INSIDE: Final[Mapping[str, Judge]] = {
     "store": control_plane.store,
     "controllers": control_plane.controllers,
+    "roles": control_plane.roles,
     "rights": control_plane.rights,
     "webhooks": control_plane.webhooks,
     "cas": trust.server_cas,
@@ -42,6 +43,8 @@ INSIDE: Final[Mapping[str, Judge]] = {
     "nodes": members.nodes,
     "node-rights": members.node_rights,
     "machines": members.machines,
+    "machine-pools": fleet.machine_pools,
+    "bootstrap-credentials": fleet.bootstrap_credentials,
 }
 
 
@@ -63,7 +66,7 @@ def _mesh(rows: Sequence[check.Check] | check.Unread | None) -> Sequence[check.C
     # 2. one row, where there is none
     if rows is None:
         return (check.Check(MESH, check.Verdict.OK, "no mesh is installed"),)
-    return [_with_page(dataclasses.replace(row, name=f"{MESH}-{row.name}"), _MESH_PAGE) for row in rows]
+    return [_with_page(dataclasses.replace(row, name=f"{MESH}-{row.name}"), MESH_PAGE) for row in rows]
 
 
 def _with_page(row: check.Check, page: str) -> check.Check:

@@ -79,17 +79,17 @@ def nodes(known: facts.Facts) -> check.Check:
     name, read = "nodes", known.nodes
     if isinstance(read, check.Unread):
         return check.unread(name, read)
-    rows = overview.rows(read, known.now)
-    if not rows and not known.hidden:
-        return check.Check(name, _OK, "there are none")
+    standing = read if isinstance(read, overview.Standing) else overview.standing(read, known.now)
+    counts, needing = standing.counts, standing.needing
     # 2. by their states, the worst first
-    counts = collections.Counter(row.state for row in rows)
     said = ", ".join(f"{counts[state]} {state}" for state in overview.ORDER if counts[state])
-    needing = [row for row in rows if row.state not in overview.CALM]
+    if not said and not known.hidden:
+        return check.Check(name, _OK, "there are none")
     if not needing:
         # What is not known could hide one that is late.
         return check.unknown(name, check.several(known.hidden)) if known.hidden else check.Check(name, _OK, said)
-    told = f"{said}; {check.several([f'{row.name}: {row.problem}' for row in needing])}"
+    total = sum(count for state, count in counts.items() if state not in overview.CALM)
+    told = f"{said}; {check.several([f'{row.name}: {row.problem}' for row in needing], total)}"
     first = needing[0]
     if first.state in _URGENT:
         reason = "CertificateExpired" if first.state is overview.State.EXPIRED else "RenewalLate"

@@ -53,6 +53,8 @@ class _Node(msgspec.Struct, frozen=True):
 def checks(node: str, known: facts.Facts) -> tuple[check.Check, ...]:
     """The four of them, in order."""
     read, requests = known.nodes, known.requests
+    if isinstance(read, overview.Standing):
+        raise errors.Misuse("one node is judged by what there is of it, not by how all of them stand")
     if isinstance(read, check.Unread):
         return tuple(check.unread(name, read) for name in NAMES)
     if isinstance(requests, check.Unread):
@@ -75,11 +77,12 @@ def checks(node: str, known: facts.Facts) -> tuple[check.Check, ...]:
 
 def _newest(node: str, documents: Sequence[objects.Document]) -> objects.Document | None:
     """The newest request for the client certificate of this node."""
-    own = [each for each in documents if _is_for(node, each)]
+    own = [each for each in documents if is_for(node, each)]
     return max(own, key=lambda each: jsonpath.text(each, "metadata", "creationTimestamp"), default=None)
 
 
-def _is_for(node: str, document: objects.Document) -> bool:
+def is_for(node: str, document: objects.Document) -> bool:
+    """Whether a request is for the client certificate of this node."""
     if jsonpath.text(document, "spec", "signerName") != signer_names.KUBELET_CLIENT:
         return False
     try:

@@ -21,6 +21,9 @@ _OK: Final = check.Verdict.OK
 _FAILED: Final = check.Verdict.FAILED
 
 
+_RENEWS: Final = f"`handfast up` renews it; {check.LOG}"
+
+
 def credential(known: facts.Facts) -> check.Check:
     # 1. who asks
     name, certificate = "credential", known.credential
@@ -51,7 +54,7 @@ def tls(known: facts.Facts) -> check.Check:
     name, certificate = "tls", known.reach.certificate
     if isinstance(certificate, check.Unread):
         return _stopped(name, certificate)
-    return ending.leaf(name, "the server's certificate", certificate, known.now, "see the log of the API server")
+    return ending.leaf(name, "the server's certificate", certificate, known.now, _RENEWS)
 
 
 def clock(known: facts.Facts) -> check.Check:
@@ -75,7 +78,7 @@ def api(known: facts.Facts) -> check.Check:
     wrong = [row for row in failing(known.ready) if row.split(" ", 1)[0] not in STORES]
     if wrong:
         said = f"{version} answers, and is not ready: {check.several(wrong)}"
-        return check.Check(name, _FAILED, said, "NotReady", "see the log of the API server")
+        return check.Check(name, _FAILED, said, "NotReady", check.LOG)
     return check.Check(name, _OK, f"{version} answers at {known.reach.server}")
 
 

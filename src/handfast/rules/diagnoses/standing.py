@@ -19,13 +19,13 @@ from handfast.rules.diagnoses import judged
 # 1. the topics, each with its checks, the main one first
 TOPICS: Final[Mapping[str, tuple[str, ...]]] = {
     "api": ("api", "credential", "dns", "tcp", "tls", "clock"),
-    "controllers": ("controllers", "rights", "webhooks"),
+    "controllers": ("controllers", "roles", "rights", "webhooks"),
     "store": ("store",),
     "ca": ("cas", "client-cas"),
     "tokens": ("tokens", "cluster-info", "signatures"),
     "requests": ("requests",),
     "nodes": ("nodes", "node-rights"),
-    "machines": ("machines",),
+    "machines": ("machines", "machine-pools", "bootstrap-credentials"),
     "mesh": (judged.MESH,),
 }
 _CALM: Final = frozenset({check.Verdict.OK, check.Verdict.UNKNOWN})

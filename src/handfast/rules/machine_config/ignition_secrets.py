@@ -155,5 +155,5 @@ def _annotation(document: Mapping[str, Any], key: str) -> str:
 def _instant(text: str) -> datetime.datetime | None:
     try:
         return objects.parse_timestamp(text)
-    except (ValueError, OverflowError):
+    except ValueError:
         return None

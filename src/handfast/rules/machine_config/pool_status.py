@@ -154,6 +154,16 @@ def trouble(pool: pools.Pool) -> str:
     return f"{reason}: {message}" if is_true(pool, DEGRADED) and reason != NODES_DEGRADED else ""
 
 
+def said(pool: pools.Pool, kind: str) -> str:
+    """The message of a condition; empty where there is none."""
+    return _text(pool, kind, "message")
+
+
+def since(pool: pools.Pool, kind: str) -> str:
+    """Since when a condition is as it is, as it is written; empty where there is none."""
+    return _text(pool, kind, "lastTransitionTime")
+
+
 def _text(pool: pools.Pool, kind: str, field: str) -> str:
     rows = jsonpath.mappings(pool.status, "conditions")
     return next((jsonpath.text(row, field) for row in rows if row.get("type") == kind), "")

@@ -344,7 +344,7 @@ def _first_key(facts: kubelet.Facts, machine: inventory.Machine) -> Step:
         f"the key {key[:16]}… is asked for, and {f'{approved[:16]}…' if approved else 'none'} was approved before"
     )
     change = (
-        f"if the machine was set up anew, `handfast machine readmit {machine.name}`; if not, somebody else asks in its name: "
+        f"if the machine was set up anew, `handfast machine readmit {shlex.quote(machine.name)}`; if not, somebody else asks in its name: "
         "revoke the bootstrap credential"
     )
     return _step(IS_FIRST_KEY, approved in {"", key}, compared, ANOTHER_KEY, frozenset({MACHINE}), change)

@@ -17,6 +17,7 @@ A door to a first certificate is told apart from one to the next: a node that re
 from __future__ import annotations
 
 import datetime
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -62,7 +63,7 @@ def of_token(view: token_views.View) -> Door | None:
         view.token.id,
         f"asks as a bootstrap token in {groups}",
         until,
-        f"handfast token delete {view.token.id}",
+        f"handfast token delete {shlex.quote(view.token.id)}",
     )
 
 
@@ -86,7 +87,7 @@ def of_secret(metadata: Mapping[str, Any], *, machine: str = "") -> Door:
     name = jsonpath.text(metadata, "name")
     close = "handfast machine credentials revoke --kind worker"
     if machine:
-        close = f"kubectl --namespace {bootstrapper.NAMESPACE} delete secret {name}"
+        close = f"kubectl --namespace {bootstrapper.NAMESPACE} delete secret {shlex.quote(name)}"
     opens = f"asks as {bootstrapper.USER}" + (f", with the token of Machine {machine}" if machine else "")
     return Door(ACCOUNT, f"Secret {bootstrapper.NAMESPACE}/{name}", opens, "until it is deleted", close)
 
@@ -94,8 +95,12 @@ def of_secret(metadata: Mapping[str, Any], *, machine: str = "") -> Door:
 def of_configuration(secret: str, pool: str, machine: str, until: datetime.datetime | None) -> Door:
     """The door that a secret for fetching configurations is (4): of one Machine, or of a whole pool."""
     end = "until it is rotated" if until is None else objects.timestamp(until)
-    delete = f"kubectl --namespace {bootstrapper.NAMESPACE} delete secret {secret}"
-    close = delete if machine or until is not None else f"handfast machine ignition --pool {pool} --rotate; or {delete}"
+    delete = f"kubectl --namespace {bootstrapper.NAMESPACE} delete secret {shlex.quote(secret)}"
+    close = (
+        delete
+        if machine or until is not None
+        else f"handfast machine ignition --pool {shlex.quote(pool)} --rotate; or {delete}"
+    )
     opens = f"fetches the configuration of the pool {pool}" + (f", as Machine {machine}" if machine else "")
     if machine:
         end = "until its first certificate"
@@ -110,7 +115,9 @@ def of_binding(binding: Any, role: Any) -> Door | None:
         return None
     name = jsonpath.text(binding, "metadata", "name")
     opens = f"{', '.join(subjects)}: {'; '.join(granted)}"
-    return Door(BINDING, f"ClusterRoleBinding {name}", opens, _FOREVER, f"kubectl delete clusterrolebinding {name}")
+    return Door(
+        BINDING, f"ClusterRoleBinding {name}", opens, _FOREVER, f"kubectl delete clusterrolebinding {shlex.quote(name)}"
+    )
 
 
 def _grants(role: Any, questions: Sequence[access.Attributes]) -> bool:

@@ -19,6 +19,7 @@ ledger is kept for a while only.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -164,7 +165,7 @@ def _judged(facts: Facts) -> _Seen:
             return said, "" if kind == signing_requests.APPROVED else "a denial is final: have the kubelet ask again"
     failed = None if facts.verdict is None else facts.verdict.failed
     if facts.verdict is None or failed is None:
-        name = newest.metadata.name
+        name = shlex.quote(newest.metadata.name)
         return "not judged yet", f"see whether the machine-approver runs, and what `handfast csr explain {name}` says"
     return f"waits: {failed.check.name}: {failed.check.compared}", facts.verdict.change or "approve it by hand"
 

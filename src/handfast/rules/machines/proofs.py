@@ -30,6 +30,7 @@ with `--proxy-protocol-from`. On another API server, whoever may act as the boot
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from typing import Final
 
@@ -87,7 +88,7 @@ def came_with(
     """Whether a request was made with its Machine's own token; None: there is no Secret of one."""
     # 4. a token with an id
     shown = facts.extra.get(user_names.CREDENTIAL_ID, ())
-    anew = f"make one (`handfast machine credentials create --kind worker --machine {machine.name}`) and have the machine use it"
+    anew = f"make one (`handfast machine credentials create --kind worker --machine {shlex.quote(machine.name)}`) and have the machine use it"
     if len(shown) != 1 or not shown[0].startswith(user_names.TOKEN_ID_PREFIX):
         compared = (
             f"the request was made with {shown[0] if shown else 'the shared token'}, which is no token of a machine"

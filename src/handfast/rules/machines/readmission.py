@@ -27,6 +27,7 @@ Machine that was judged.
 from __future__ import annotations
 
 import datetime
+import shlex
 from collections.abc import Sequence
 from typing import Final
 
@@ -117,7 +118,7 @@ def _seldom(facts: kubelet.Facts, machine: inventory.Machine, now: datetime.date
     compared = f"{machine.title} was readmitted with another key at {objects.timestamp(due - INTERVAL)}"
     change = (
         f"wait until {objects.timestamp(due)}; if the machine did not ask twice, somebody else has its credential: revoke that; "
-        f"or `handfast machine readmit {machine.name}`"
+        f"or `handfast machine readmit {shlex.quote(machine.name)}`"
     )
     waits_for = frozenset({approval.CLOCK, approval.MACHINE})
     return approval.Step(kubelet.Check(SELDOM, False, compared), TOO_SOON, waits_for, change)

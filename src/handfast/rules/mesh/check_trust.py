@@ -2,16 +2,20 @@
 """Checks of what is installed: settings, trust anchors, issuer, kinds, rights and webhook. It reads nothing.
 
 1. The settings are there, and can be read.
-2. The trust anchors can be read, have keys that proxies verify, and are in force; those that end soon are told.
-3. The issuer passes the checks of the identity service, and does not end soon.
+2. The trust anchors can be read, have keys that proxies verify, and are in force. One by which the issuer is believed fails once less is left of it than it takes to
+   replace it (`expiry`); any that ends soon is told.
+3. The issuer passes the checks of the identity service. It, and what lies between it and its anchor, fail near their end as an anchor does.
 4. The API server has the kinds that the services use.
 5. The accounts have exactly the rights that this version gives them, and none of them reads the Secrets of applications.
-6. The webhook is there, believes the certificate that the injector's Secret holds, and that one is in force.
+6. The webhook is there, believes the certificate that the injector's Secret holds, and that one is in force and was renewed in time.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
+
+import msgspec
 
 from handfast import errors
 from handfast.api import jsonpath
@@ -60,7 +64,7 @@ def _settings(facts: check_facts.Facts) -> check.Check:
     name = "settings"
     # 1. there, and readable
     if isinstance(facts.config, check.Unread):
-        return check.unknown(name, facts.config.why)
+        return check.unread(name, facts.config)
     if facts.config is None:
         said = f"there is no mesh in namespace {facts.namespace}"
         return check.Check(name, check.Verdict.FAILED, said, "NoMesh", f"{_INSTALL}, or name its namespace")
@@ -74,7 +78,7 @@ def _settings(facts: check_facts.Facts) -> check.Check:
 def _anchors(facts: check_facts.Facts) -> check.Check:
     name = "trust-anchors"
     if isinstance(facts.anchors, check.Unread):
-        return check.unknown(name, facts.anchors.why)
+        return check.unread(name, facts.anchors)
     # 2. readable, and in force
     try:
         bundle = issuer.read_anchors(installation.read_anchors(facts.anchors or {}))
@@ -84,25 +88,46 @@ def _anchors(facts: check_facts.Facts) -> check.Check:
     if early:
         said = f"not in force yet: {check.several(early)}"
         return check.Check(name, check.Verdict.FAILED, said, "TrustAnchorNotYetValid", "compare the clocks, or wait")
-    rows = [expiry.near(f"trust anchor {each.subject}", each, facts.now) for each in bundle.anchors]
-    hint = "give new anchors beside the old ones, restart workloads, then take the old ones away"
+    loaded = _loaded(facts)
+    rows = []
+    for each in bundle.anchors:
+        row = expiry.near(f"trust anchor {each.subject}", each, facts.now)
+        if row is not None:
+            # One beside it, that nobody is believed by any more, may end.
+            counts = loaded is None or loaded.anchor == each.fingerprint
+            rows.append(msgspec.structs.replace(row, fails=row.fails and counts))
+    hint = "replace them while they last: handfast mesh anchors rotate"
     return _ending(name, rows, ("TrustAnchorExpired", "TrustAnchorEndsSoon"), hint, f"{len(bundle.anchors)} in force")
+
+
+def _loaded(facts: check_facts.Facts) -> issuer.Issuer | None:
+    """The issuer, where it passes the checks of the identity service."""
+    read = chosen(facts)
+    if read is None or isinstance(facts.signing, check.Unread):
+        return None
+    try:
+        return issuer.load(_material(facts), read.mesh(facts.namespace), facts.now)
+    except errors.Refused:
+        return None
+
+
+def _material(facts: check_facts.Facts) -> issuer.Material:
+    return installation.read_material(_document(facts.signing), _document(facts.anchors))
 
 
 def _issuer(facts: check_facts.Facts) -> check.Check:
     name, read = "issuer", chosen(facts)
     for stored in (facts.signing, facts.anchors):
         if isinstance(stored, check.Unread):
-            return check.unknown(name, stored.why)
+            return check.unread(name, stored)
     if read is None:
         return check.unknown(name, "the settings are not known")
     # 3. as the identity service judges it
-    material = installation.read_material(_document(facts.signing), _document(facts.anchors))
     try:
-        loaded = issuer.load(material, read.mesh(facts.namespace), facts.now)
+        loaded = issuer.load(_material(facts), read.mesh(facts.namespace), facts.now)
     except errors.Refused as refused:
         return _refused(name, refused, _OTHER_ISSUER)
-    rows = [expiry.near("the issuer", loaded.certificate, facts.now)]
+    rows = issuer.own_endings(loaded, facts.now)
     return _ending(
         name, rows, ("IssuerExpired", "IssuerEndsSoon"), _OTHER_ISSUER, f"good until {loaded.ends:%Y-%m-%dT%H:%M:%SZ}"
     )
@@ -128,7 +153,9 @@ def _rights(facts: check_facts.Facts) -> check.Check:
         said = f"may read the Secrets of applications: {check.several(facts.readers)}"
         hint = "find the binding with kubectl auth can-i --list --as, and remove it"
         return check.Check(name, check.Verdict.FAILED, said, "RightsTooWide", hint)
-    unread = [stored for _, stored in facts.access if isinstance(stored, check.Unread)]
+    unread = [
+        stored for stored in (*(each for _, each in facts.access), facts.readers) if isinstance(stored, check.Unread)
+    ]
     wrong = [
         wanted.title
         for wanted, stored in facts.access
@@ -137,8 +164,8 @@ def _rights(facts: check_facts.Facts) -> check.Check:
     if wrong:
         said = f"not as this version needs them: {check.several(wrong)}"
         return check.Check(name, check.Verdict.FAILED, said, "RightsDiffer", _INSTALL)
-    if unread or isinstance(facts.readers, check.Unread):
-        return check.unknown(name, unread[0].why if unread else str(getattr(facts.readers, "why", "")))
+    if unread:
+        return check.unread(name, unread[0])
     return check.Check(
         name, check.Verdict.OK, "each account has what it needs, and no right to the Secrets of all namespaces"
     )
@@ -148,7 +175,7 @@ def _webhook(facts: check_facts.Facts) -> check.Check:
     name, read = "webhook", chosen(facts)
     for stored in (facts.webhook, facts.injector_pair):
         if isinstance(stored, check.Unread):
-            return check.unknown(name, stored.why)
+            return check.unread(name, stored)
     if facts.webhook is None or not webhook.is_ours(_document(facts.webhook), facts.namespace):
         said = "there is none for this mesh: Pods get a proxy by handfast mesh inject alone"
         hint = "say where the injector is: handfast mesh install --endpoint injector=IP:PORT"
@@ -161,6 +188,10 @@ def _webhook(facts: check_facts.Facts) -> check.Check:
         return check.Check(
             name, check.Verdict.FAILED, said, "WebhookCertificate", "see that the injector runs: it makes one"
         )
+    if expiry.is_late(held.pair.leaf, facts.now):
+        said = f"the injector's certificate ends at {held.pair.leaf.not_after:%Y-%m-%dT%H:%M:%SZ}, and should have been renewed"
+        hint = "see that the injector runs, and its log: it renews its certificate itself"
+        return check.Check(name, check.Verdict.FAILED, said, "CertificateEndsSoon", hint)
     if not injector_pair.is_believed(held.pair, webhook.bundle(_document(facts.webhook))):
         said = "its CA bundle does not have the root of the injector's certificate"
         return check.Check(
@@ -184,12 +215,14 @@ def _refused(name: str, refused: errors.HandfastError, hint: str) -> check.Check
     return check.Check(name, check.Verdict.FAILED, refused.message, refused.reason, refused.hint or hint)
 
 
-def _ending(name: str, rows: list[expiry.Ending | None], reasons: tuple[str, str], hint: str, well: str) -> check.Check:
-    ending = [row for row in rows if row is not None]
-    over = [row for row in ending if row.stage is expiry.Stage.OVER]
-    said = check.several([row.sentence for row in over or ending])
+def _ending(name: str, rows: Sequence[expiry.Ending], reasons: tuple[str, str], hint: str, well: str) -> check.Check:
+    over = [row for row in rows if row.stage is expiry.Stage.OVER]
+    short = [row for row in rows if row.fails]
+    said = check.several([row.sentence for row in over or short or rows])
     if over:
         return check.Check(name, check.Verdict.FAILED, said, reasons[0], hint)
-    if ending:
+    if short:
+        return check.Check(name, check.Verdict.FAILED, said, reasons[1], hint)
+    if rows:
         return check.Check(name, check.Verdict.WARNING, said, reasons[1], hint)
     return check.Check(name, check.Verdict.OK, well)

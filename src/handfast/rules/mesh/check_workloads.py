@@ -6,7 +6,7 @@
 3. Accounts of namespaces whose Pods are injected can have a name.
 4. A Pod that should have a proxy has one. One that ended is none, nor one whose namespace the webhook leaves alone.
 5. A Pod of the mesh has the trust anchors of today: those that its agent has acknowledged, or without an agent those it was injected with, until it is started again.
-6. No agent has reported a certificate that is over.
+6. No agent of a Pod that lives has reported a certificate that is over, or that it should have renewed by now: the last tenth of its life is for renewals that went wrong.
 """
 
 from __future__ import annotations
@@ -26,6 +26,9 @@ _SILENT: Final = datetime.timedelta(minutes=5, seconds=10)
 # What is rounded in a timestamp.
 _ROUNDED: Final = datetime.timedelta(seconds=2)
 _ENDED: Final = frozenset({"Succeeded", "Failed"})
+_ITS_LOG: Final = "see the log of the agent, and handfast mesh explain"
+# What is left of a certificate when its renewal is late.
+_LAST_PART: Final = 0.1
 _RESTART: Final = "start these Pods again: kubectl rollout restart"
 
 
@@ -44,7 +47,7 @@ def checks(facts: check_facts.Facts) -> tuple[check.Check, ...]:
 def _services(facts: check_facts.Facts) -> check.Check:
     name = "services"
     if isinstance(facts.doors, check.Unread):
-        return check.unknown(name, facts.doors.why)
+        return check.unread(name, facts.doors)
     # 1. an endpoint, and an answer
     nowhere = [door for door, known in facts.doors.items() if not known.address and not known.ready]
     silent = [f"{door} at {known.address}" for door, known in facts.doors.items() if known.connects is False]
@@ -70,14 +73,14 @@ def _services(facts: check_facts.Facts) -> check.Check:
 def _clocks(facts: check_facts.Facts) -> check.Check:
     name, read = "clock", check_trust.chosen(facts) or settings.Settings()
     if isinstance(facts.ahead, check.Unread):
-        return check.unknown(name, facts.ahead.why)
+        return check.unread(name, facts.ahead)
     # 2. within the skew
     if abs(facts.ahead) > read.skew + _ROUNDED:
         seconds = f"{abs(facts.ahead).total_seconds():.0f} s {'ahead' if facts.ahead > _ZERO else 'behind'}"
         said = f"the API server's clock is {seconds} of the one here, and certificates forgive {read.skew.total_seconds():.0f} s"
         return check.Check(name, check.Verdict.FAILED, said, "ClockSkew", "set the clocks, by NTP for instance")
     if isinstance(facts.heartbeats, check.Unread):
-        return check.unknown(name, facts.heartbeats.why)
+        return check.unread(name, facts.heartbeats)
     odd = [
         each.node
         for each in facts.heartbeats
@@ -98,7 +101,7 @@ def _accounts(facts: check_facts.Facts) -> check.Check:
     name, read = "accounts", check_trust.chosen(facts)
     for rows in (facts.accounts, facts.namespaces):
         if isinstance(rows, check.Unread):
-            return check.unknown(name, rows.why)
+            return check.unread(name, rows)
     if read is None:
         return check.unknown(name, "the settings are not known")
     mesh, injected = read.mesh(facts.namespace), _injected(facts)
@@ -121,7 +124,7 @@ def _unmeshed(facts: check_facts.Facts) -> check.Check:
     name, read = "unmeshed-pods", check_trust.chosen(facts) or settings.Settings()
     for rows in (facts.pods, facts.namespaces):
         if isinstance(rows, check.Unread):
-            return check.unknown(name, rows.why)
+            return check.unread(name, rows)
     values = _values(facts)
     # 4. should have, and has not
     missing = [
@@ -143,7 +146,7 @@ def _unmeshed(facts: check_facts.Facts) -> check.Check:
 def _pod_anchors(facts: check_facts.Facts) -> check.Check:
     name, bundle = "pod-anchors", check_trust.anchors(facts)
     if isinstance(facts.pods, check.Unread):
-        return check.unknown(name, facts.pods.why)
+        return check.unread(name, facts.pods)
     if bundle is None:
         return check.unknown(name, "the trust anchors are not known")
     current = hashlib.sha256(bundle.to_pem()).hexdigest()
@@ -180,17 +183,23 @@ def _up_to_date(facts: check_facts.Facts, roots: set[str]) -> set[str]:
 def _certificates(facts: check_facts.Facts) -> check.Check:
     name = "workload-certificates"
     if isinstance(facts.workloads, check.Unread):
-        return check.unknown(name, facts.workloads.why)
-    # 6. not over
-    over = ["/".join(_key(row)) for row in facts.workloads if _is_over(row, facts.now)]
+        return check.unread(name, facts.workloads)
+    ended = {_key(pod) for pod in _known(facts.pods) if jsonpath.text(pod, "status", "phase") in _ENDED}
+    living = [row for row in facts.workloads if _key(row) not in ended]
+    # 6. neither over nor late
+    over = ["/".join(_key(row)) for row in living if _ends_by(row, facts.now)]
+    if over:
+        said = f"last reported a certificate that is over: {check.several(over)}"
+        return check.Check(name, check.Verdict.FAILED, said, "WorkloadCertificateExpired", _ITS_LOG)
+    lifetime = (check_trust.chosen(facts) or settings.Settings()).lifetime
     return check.about(
         name,
-        over,
+        ["/".join(_key(row)) for row in living if _ends_by(row, facts.now + lifetime * _LAST_PART)],
         check.Verdict.WARNING,
-        "WorkloadCertificateExpired",
-        lambda rows: f"last reported a certificate that is over: {rows}",
-        "see the log of the agent, and handfast mesh explain",
-        f"none of {len(facts.workloads)} that agents reported is over",
+        "WorkloadCertificateLate",
+        lambda rows: f"last reported a certificate that should have been renewed by now: {rows}",
+        _ITS_LOG,
+        f"none of {len(living)} that agents reported is over, or late",
     )
 
 
@@ -239,9 +248,9 @@ def _has_name(mesh: names.Mesh, row: Mapping[str, Any]) -> bool:
     return True
 
 
-def _is_over(row: objects.Document, now: datetime.datetime) -> bool:
+def _ends_by(row: objects.Document, at: datetime.datetime) -> bool:
     try:
-        return objects.parse_timestamp(jsonpath.text(row, "status", "certificate", "notAfter")) <= now
+        return objects.parse_timestamp(jsonpath.text(row, "status", "certificate", "notAfter")) <= at
     except (ValueError, errors.HandfastError):
         return False
 

@@ -4,6 +4,8 @@
 1. Soon: less than a third of its life is left, and less than 60 days.
 2. Urgent: less than a tenth of its life, and less than 7 days.
 3. Over: it is not in force any more.
+4. Beside the steps, a check fails once less than a tenth of its life and less than 30 days are left: people replace it, and need time to.
+5. What a program renews is renewed before 90 % of its life have passed (`pki.renewal`). After that it is late.
 """
 
 from __future__ import annotations
@@ -14,10 +16,11 @@ from typing import Final
 
 import msgspec
 
-from handfast.pki import certificates
+from handfast.pki import certificates, renewal
 
 SOON: Final = datetime.timedelta(days=60)
 WEEK: Final = datetime.timedelta(days=7)
+MARGIN: Final = datetime.timedelta(days=30)
 
 
 class Stage(enum.IntEnum):
@@ -35,6 +38,8 @@ class Ending(msgspec.Struct, frozen=True):
     title: str
     ends: datetime.datetime
     stage: Stage
+    # Whether less is left than it takes to replace it (4).
+    fails: bool = False
 
     @property
     def sentence(self) -> str:
@@ -61,4 +66,15 @@ def stage(certificate: certificates.Certificate, now: datetime.datetime) -> Stag
 def near(title: str, certificate: certificates.Certificate, now: datetime.datetime) -> Ending | None:
     """The end of a certificate, where it is near."""
     at = stage(certificate, now)
-    return None if at is Stage.FAR else Ending(title, certificate.not_after, at)
+    return None if at is Stage.FAR else Ending(title, certificate.not_after, at, fails=fails(certificate, now))
+
+
+def fails(certificate: certificates.Certificate, now: datetime.datetime) -> bool:
+    """Whether less of a CA is left than it takes to replace it (4)."""
+    life = certificate.not_after - certificate.not_before
+    return certificate.not_after - now < min(MARGIN, life / 10)
+
+
+def is_late(certificate: certificates.Certificate, now: datetime.datetime) -> bool:
+    """Whether a program should have renewed it by now (5)."""
+    return now >= renewal.deadline(certificate.not_before, certificate.not_after, renewal.LATEST)

@@ -18,6 +18,7 @@ A check that could not be made, because something may not be read, neither passe
 from __future__ import annotations
 
 import datetime
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -259,7 +260,9 @@ def _revocation(walk: _Walk, name: str, workload: Workload | None) -> None:
     if "revocations" in walk.facts.unread:
         walk.add(name, "Revocations may not be read")
     elif workload.revoked:
-        walk.add(name, workload.revoked, passed=False, change=f"kubectl delete revocation {workload.revoked_by}")
+        walk.add(
+            name, workload.revoked, passed=False, change=f"kubectl delete revocation {shlex.quote(workload.revoked_by)}"
+        )
     else:
         walk.add(name, "no Revocation names it", passed=True)
 

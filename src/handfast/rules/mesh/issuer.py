@@ -34,7 +34,7 @@ Not checked: whether the CA above it is revoked, and who else has its key.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NoReturn, TypeVar
 
@@ -176,13 +176,21 @@ def warnings(issuer: Issuer, now: datetime.datetime) -> tuple[str, ...]:
 
 def endings(issuer: Issuer, now: datetime.datetime) -> tuple[expiry.Ending, ...]:
     """Of the issuer, of what lies between, and of the trust anchors: those that end soon (9)."""
-    titled = [("the issuer", issuer.certificate)]
-    titled += [
-        ("a certificate above the issuer", certificates.read(der))
-        for der in issuer.chain[1:]
-        if der not in issuer.anchors.ders
-    ]
-    titled += [(f"trust anchor {anchor.subject}", anchor) for anchor in issuer.anchors.anchors]
+    return (
+        *own_endings(issuer, now),
+        *_near([(f"trust anchor {each.subject}", each) for each in issuer.anchors.anchors], now),
+    )
+
+
+def own_endings(issuer: Issuer, now: datetime.datetime) -> tuple[expiry.Ending, ...]:
+    """Of the issuer, and of what lies between it and the trust anchors: those that end soon (9)."""
+    above = [certificates.read(der) for der in issuer.chain[1:] if der not in issuer.anchors.ders]
+    return _near(
+        [("the issuer", issuer.certificate), *(("a certificate above the issuer", each) for each in above)], now
+    )
+
+
+def _near(titled: Sequence[tuple[str, certificates.Certificate]], now: datetime.datetime) -> tuple[expiry.Ending, ...]:
     # 9. with little of its life left
     return tuple(ending for title, each in titled if (ending := expiry.near(title, each, now)) is not None)
 

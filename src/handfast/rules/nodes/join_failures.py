@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Joins that failed, as a list shows them: from Events and from certificate requests, with the smallest change for each. It reads nothing.
 
-1. An Event is one of ours by its reason, and is believed as far as each of its values has the form of one: an id, an address, a
+1. An Event is one of ours by its reason, and is believed as far as each of its values has the form of one: an id or a kind of credential, an address, a
    reason of letters, a name that a node can have. Nobody else's words are shown: the sentence is made here anew.
 2. A request for a node's client certificate, made with a bootstrap credential, has failed if it was denied or could not be signed. One
    that nobody has decided waits, and so does one that was approved and has no certificate.
@@ -31,12 +31,19 @@ from handfast.rules import revocation
 from handfast.rules.certificates import kubelet
 from handfast.rules.tokens import failed_joins, use
 
-COLUMNS: Final = ("LAST", "COUNT", "FROM", "TOKEN", "NODE", "REASON", "SMALLEST CHANGE")
+COLUMNS: Final = ("LAST", "COUNT", "FROM", "CREDENTIAL", "NODE", "REASON", "SMALLEST CHANGE")
 WAITING: Final = "Waiting"
 WAITING_FOR_SIGNER: Final = "WaitingForSigner"
 _REASON: Final = re.compile(r"[A-Z][A-Za-z]{1,63}")
 _MOST: Final = 1 << 30
 _CREATE: Final = "handfast token create --print-join-command"
+# The credential that a fleet shares -> how another is made.
+_SHARED: Final = {
+    failed_joins.CERTIFICATE: "handfast machine credentials create --kind master --server SERVER --out DIRECTORY",
+    failed_joins.ACCOUNT: "handfast machine credentials create --kind worker --out DIRECTORY",
+}
+# Who is bound to what, with the accounts.
+_BOUND: Final = "kubectl get clusterrolebindings --output wide"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +56,9 @@ class Failed:
     count: int = 1
     source: str = ""
     token: str = ""
+    # Where it was no bootstrap token: which credential of a fleet.
+    credential: str = ""
+    # Whether it was shown that there is such a credential.
     known: bool = True
     node: str = ""
     request: str = ""
@@ -64,18 +74,34 @@ def sentence(row: failed_joins.Row) -> str:
     shown, token, _, reason = row.key
     known = shown is not failed_joins.Shown.NOTHING
     of_several = token == failed_joins.UNKNOWN
+    credential = token if token in failed_joins.SHARED else ""
     named = Failed(
         last=row.last,
         reason=reason,
         source=row.source,
-        token="" if known and of_several else row.token,
+        token="" if credential or (known and of_several) else row.token,
+        credential=credential,
         known=known,
         node=row.node,
     )
     who = f"node {row.node}" if row.node else "a machine"
     where = f"from {row.source}" if row.source else "from many addresses"
-    with_ = f"token {named.token}" if known and named.token else "several tokens" if known else "an unknown token"
-    return f"{who} {where}, with {with_}, was refused: {reason}; {named.change}"
+    return f"{who} {where}, with {_shown(named)}, was refused: {reason}; {named.change}"
+
+
+def _shown(failed: Failed) -> str:
+    """What was shown, in a sentence."""
+    if failed.credential:
+        return _SENTENCES[failed.credential]
+    if not failed.known:
+        return "an unknown token"
+    return f"token {failed.token}" if failed.token else "several tokens"
+
+
+_SENTENCES: Final = {
+    failed_joins.CERTIFICATE: "a certificate for bootstrapping",
+    failed_joins.ACCOUNT: "a token of the account node-bootstrapper",
+}
 
 
 def change(failed: Failed) -> str:
@@ -87,16 +113,20 @@ def change(failed: Failed) -> str:
         bits = ipaddress.ip_address(failed.source).max_prefixlen
         return f"{_CREATE} --cidr {failed.source}/{bits}"
     if failed.reason == use.NOT_FOR_THIS_NODE and failed.node:
-        return f"{_CREATE} --node {failed.node}"
+        return f"{_CREATE} --node {shlex.quote(failed.node)}"
     if failed.reason == use.USED_UP:
         return f"{_CREATE} --max-uses 1"
     if failed.reason == revocation.REVOKED:
-        return f"handfast node revoke {failed.node} --undo" if failed.node else "kubectl get revocations"
+        return f"handfast node revoke {shlex.quote(failed.node)} --undo" if failed.node else "kubectl get revocations"
+    if failed.credential:
+        return _BOUND if failed.reason in _FORBIDDEN else _SHARED[failed.credential]
     if failed.reason in _NEW or not failed.known:
         return _CREATE
-    return f"handfast token explain {failed.token}" if failed.token else "handfast token list"
+    return f"handfast token explain {shlex.quote(failed.token)}" if failed.token else "handfast token list"
 
 
+# Of a request whose credential was good.
+_FORBIDDEN: Final = frozenset({"Forbidden", "NoRuleAllows", "RoleNotFound"})
 _NEW: Final = frozenset({"UnknownToken", "TokenBeingDeleted", use.EXPIRED, use.GONE})
 
 
@@ -113,6 +143,7 @@ def _of_event(event: objects.Document) -> Failed | None:
     notes = jsonpath.mapping(event, "metadata", "annotations")
     text = {key: jsonpath.text(notes, key) for key in (failed_joins.TOKEN, failed_joins.SOURCE, failed_joins.WHY)}
     token, source, reason = text.values()
+    credential = jsonpath.text(notes, failed_joins.CREDENTIAL)
     node, last = jsonpath.text(notes, failed_joins.NODE), ages.instant(event.get("lastTimestamp"))
     count = event.get("count")
     if (
@@ -120,6 +151,7 @@ def _of_event(event: objects.Document) -> Failed | None:
         or last is None
         or not _REASON.fullmatch(reason)
         or (token and use.token_id(tokens.USER_PREFIX + token) is None)
+        or (credential and (token or credential not in failed_joins.SHARED))
         or (source and not _is_address(source))
         or (node and objects.dns_subdomain(node) is not None)
         or not isinstance(count, int)
@@ -133,6 +165,7 @@ def _of_event(event: objects.Document) -> Failed | None:
         reason=reason,
         source=source,
         token=token,
+        credential=credential,
         known=jsonpath.text(event, "involvedObject", "kind") == "Secret" or not token,
         node=node,
     )
@@ -188,7 +221,7 @@ def ordered(failures: Iterable[Failed], since: datetime.datetime) -> list[Failed
 def cells(failed: Failed, now: datetime.datetime) -> tuple[str, ...]:
     """For people."""
     ago = ages.human_duration(max(now - failed.last, datetime.timedelta()))
-    token = failed.token if failed.known else f"unknown ({failed.token})"
+    token = failed.credential or (failed.token if failed.known else f"unknown ({failed.token})")
     return (
         f"{ago} ago",
         str(failed.count),
@@ -209,6 +242,7 @@ def document(failed: Failed) -> dict[str, Any]:
         "source": failed.source or None,
         "tokenID": failed.token or None,
         "tokenKnown": failed.known if failed.token else None,
+        "credential": failed.credential or ("token" if failed.token else None),
         "node": failed.node or None,
         "reason": failed.reason,
         "request": failed.request or None,

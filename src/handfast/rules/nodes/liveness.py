@@ -120,5 +120,5 @@ def is_fresh(lease: Any, now: datetime.datetime) -> bool:
 def _renewed(lease: Any) -> datetime.datetime | None:
     try:
         return objects.parse_timestamp(jsonpath.text(lease, "spec", "renewTime"))
-    except (ValueError, OverflowError):
+    except ValueError:
         return None

@@ -22,8 +22,10 @@
 
 from __future__ import annotations
 
+import collections
 import datetime
 import enum
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -60,6 +62,7 @@ ORDER: Final = tuple(State)
 CALM: Final = frozenset({State.UNRECORDED, State.REVOKED, State.GOOD})
 # A state, what is wrong, and what to do about it.
 Judged = tuple[State, str, str]
+NO_LEDGER: Final = "this server has no ledger, so that nobody knows when the certificates of its nodes end"
 _GOOD: Final = (State.GOOD, "", "")
 _ON_THE_MACHINE: Final = "on the machine: handfast node status"
 
@@ -119,6 +122,22 @@ class Objects(msgspec.Struct, frozen=True, kw_only=True):
     issued: Sequence[entries.Entry] | None
     requests: Sequence[objects.Document]
     revocations: revocation.Index
+
+
+class Standing(msgspec.Struct, frozen=True, kw_only=True):
+    """All nodes together: how many are in each state, and those that need somebody, the most urgent first; of very many in one state, some."""
+
+    counts: Mapping[State, int]
+    needing: Sequence[Row]
+
+
+def standing(read: Objects, now: datetime.datetime) -> Standing:
+    """How all of them stand."""
+    shown = rows(read, now)
+    counts = collections.Counter(row.state for row in shown)
+    return Standing(
+        counts={state: counts[state] for state in ORDER}, needing=[row for row in shown if row.state not in CALM]
+    )
 
 
 def gather(read: Objects) -> dict[str, Known]:
@@ -232,7 +251,11 @@ def _of_someone(name: str, facts: Facts) -> Judged | None:
     """What people have decided of it, or have to decide."""
     revoked = facts.revoked
     if revoked is not None:
-        return State.REVOKED, f"Revocation {revoked.name}: {revoked.reason}", f"handfast node revoke {name} --undo"
+        return (
+            State.REVOKED,
+            f"Revocation {revoked.name}: {revoked.reason}",
+            f"handfast node revoke {shlex.quote(name)} --undo",
+        )
     if not facts.requests:
         return None
     recovers = any(each.requester.startswith(user_names.NODE_RECOVERY_PREFIX) for each in facts.requests)
@@ -269,7 +292,8 @@ def _of_requests(requests: Sequence[Request]) -> tuple[str, str]:
     first = min(requests, key=lambda each: (each.created is None, each.created, each.name))
     more = f", and {len(requests) - 1} more" if len(requests) > 1 else ""
     why = first.why or f"{first.requester} asks for its certificate, and nobody has decided"
-    return f"{why} ({first.name}{more})", f"handfast csr explain {first.name}"
+    # Whoever asks chooses the name, and somebody will paste the command.
+    return f"{why} ({first.name}{more})", f"handfast csr explain {shlex.quote(first.name)}"
 
 
 # How the word begins for a node that came by a token; its id follows.

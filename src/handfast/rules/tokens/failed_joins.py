@@ -3,15 +3,17 @@
 
 It refuses nobody and writes nothing: `apiserver.join_failures` asks it. How a failure is listed is in `rules.nodes.join_failures`.
 
-1. A row is one token, one neighbourhood of addresses (`networks.neighbourhood`) and one reason. Ids that no token has share one
-   row for each neighbourhood: a stranger can make up two billion of them.
+1. A row is one credential, one neighbourhood of addresses (`networks.neighbourhood`) and one reason. Ids that no token has share one
+   row for each neighbourhood: a stranger can make up two billion of them. Beside tokens there are two credentials, which all machines of a fleet
+   share: the certificate of a bootstrap CA, and the token of the account node-bootstrapper. Each is one word, whoever shows it.
 2. Three shelves, by what the caller has shown, have room of their own: who showed the right secret, who named an id that there is (ids are
-   public, in cluster-info), and everybody else. A token has at most `OF_ONE_TOKEN` rows of a shelf.
-3. What has no room is counted all the same, on a row without an address: one for each reason and shelf.
+   public, in cluster-info), and everybody else. A credential has at most `OF_ONE_TOKEN` rows of a shelf. Whoever shows a certificate that no CA of ours
+   has signed is everybody else: anybody can write any name into one.
+3. What has no room is counted all the same, on a row without an address: one for each reason, shelf and kind of credential.
 4. A row that did not happen again for `KEPT` goes.
 5. A row is written out when it is new, and then every `PERIOD` at most; at most `AT_ONCE` rows are, those of holders first.
 6. Of what a caller sent, a row has: an id in the form of one, an address as the kernel writes it, and a node's name that a node can have.
-   The secret half of a token never comes here.
+   The secret half of a token never comes here, and of a certificate nothing does: neither its names nor its issuer's.
 
 | who | holding | tries | stopped by | shown in tests/unit/rules/tokens/test_failed_joins.py |
 |---|---|---|---|---|
@@ -20,6 +22,8 @@ It refuses nobody and writes nothing: `apiserver.join_failures` asks it. How a f
 | a stranger | the same | have the failures of real machines drown | 2, 5 | test_strangers_take_no_room_from_who_holds_a_token |
 | a holder of an old token | many addresses | have those of another token drown | 2 | test_one_token_takes_no_room_from_another |
 | a holder | a name with line breaks, colours or markup | write to a terminal | 6 | test_only_names_that_a_node_can_have_are_kept |
+| a stranger | certificates of their own making, in the name of the account | fill the memory, or the store with Events | 1, 2, 3, 5 | test_made_up_certificates_are_bounded_and_take_no_room_from_holders |
+| a stranger | a certificate with markup or colours in its names | write to a terminal | 6 | test_of_a_certificate_nothing_is_kept_but_that_it_was_one |
 | a reader of Events | that right | find a secret in one | 6 | test_an_event_has_the_id_and_never_the_secret |
 """
 
@@ -41,12 +45,17 @@ REASON: Final = "JoinRefused"
 COMPONENT: Final = "handfast-apiserver"
 # The id of tokens that are not there.
 UNKNOWN: Final = "unknown"
+# 1. what stands for an id where the credential is no bootstrap token: neither has the form of one
+CERTIFICATE: Final = "certificate"
+ACCOUNT: Final = "account"
+SHARED: Final = (CERTIFICATE, ACCOUNT)
 KEPT: Final = datetime.timedelta(hours=1)
 PERIOD: Final = datetime.timedelta(seconds=30)
 OF_ONE_TOKEN: Final = 16
 AT_ONCE: Final = 8
 _PREFIX: Final = "joins.handfast.dev/"
 TOKEN: Final = _PREFIX + "token-id"
+CREDENTIAL: Final = _PREFIX + "credential"
 SOURCE: Final = _PREFIX + "source"
 WHY: Final = _PREFIX + "reason"
 NODE: Final = _PREFIX + "node"
@@ -65,7 +74,7 @@ ROOM: Final = {Shown.SECRET: 256, Shown.ID: 64, Shown.NOTHING: 64}
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
-    """One refusal. `node` is the name that was asked for, where the request was read."""
+    """One refusal. `token` is an id, or one of `SHARED`; `node` is the name that was asked for, where the request was read."""
 
     shown: Shown
     token: str
@@ -105,15 +114,16 @@ class Failures:
 
     def note(self, failure: Failure, now: datetime.datetime) -> Row:
         """Count a refusal; the row that it is on."""
-        # 1. by token, neighbourhood and reason
-        token = UNKNOWN if failure.shown is Shown.NOTHING else failure.token
+        # 1. by credential, neighbourhood and reason
+        is_shared = failure.token in SHARED
+        token = UNKNOWN if failure.shown is Shown.NOTHING and not is_shared else failure.token
         key = (failure.shown, token, networks.neighbourhood(failure.source), failure.reason)
         source = failure.source
         if key not in self._rows:
             self._forget(now)
             # 3. counted without an address where there is no room
             if not self._has_room(failure.shown, token):
-                key, source = (failure.shown, UNKNOWN, "", failure.reason), ""
+                key, source = (failure.shown, token if is_shared else UNKNOWN, "", failure.reason), ""
         # 6. a name that a node can have
         node = failure.node if failure.node and objects.dns_subdomain(failure.node) is None else ""
         row = self._rows.get(key)
@@ -135,10 +145,10 @@ class Failures:
         return any(row.fresh for row in self._rows.values())
 
     def _has_room(self, shown: Shown, token: str) -> bool:
-        # 2. of the shelf, and of the token
+        # 2. of the shelf, and of the credential
         shelf = [key for key in self._rows if key[0] is shown and key[2]]
         own = sum(key[1] == token for key in shelf)
-        return len(shelf) < ROOM[shown] and (shown is Shown.NOTHING or own < OF_ONE_TOKEN)
+        return len(shelf) < ROOM[shown] and (token == UNKNOWN or own < OF_ONE_TOKEN)
 
     def _forget(self, now: datetime.datetime) -> None:
         # 4. an hour after it last happened
@@ -155,7 +165,10 @@ def event(row: Row, sentence: str) -> objects.Document:
     """The Event of a row, whose count is what was not written yet."""
     shown, token, place, reason = row.key
     digest = hashlib.sha256(f"{shown.name}\0{token}\0{place}\0{reason}".encode()).hexdigest()[:16]
-    about = "unknown-token" if shown is Shown.NOTHING or token == UNKNOWN else tokens.secret_name(token)
+    if token in SHARED:
+        about = f"bootstrap-{token}"
+    else:
+        about = "unknown-token" if shown is Shown.NOTHING or token == UNKNOWN else tokens.secret_name(token)
     return {
         "apiVersion": "v1",
         "kind": "Event",
@@ -180,8 +193,10 @@ def event(row: Row, sentence: str) -> objects.Document:
 def _notes(row: Row) -> Iterator[tuple[str, str]]:
     # A row that stands for several tokens names none.
     several = row.key[1] == UNKNOWN and row.key[0] is not Shown.NOTHING
+    is_shared = row.key[1] in SHARED
     for name, value in (
-        (TOKEN, "" if several else row.token),
+        (TOKEN, "" if several or is_shared else row.token),
+        (CREDENTIAL, row.key[1] if is_shared else ""),
         (SOURCE, row.source),
         (WHY, row.reason),
         (NODE, row.node),

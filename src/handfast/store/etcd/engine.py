@@ -8,7 +8,7 @@ This file puts its parts together: `session` calls, `marks` knows what the store
    instead. A create also compares a guard: see `guard`. A write that is done waits a moment for its own event, so that whoever wrote finds its copy up to date.
 2. `current_revision` is a quorum read, and returns once the watch has come that far: whoever is told it finds its copy there.
 3. Lists are read in pages of one revision, as large as their entries allow.
-4. Where the history turns out to be another one, or another server raises the epoch, the store fails for good: whoever serves
+4. Where the history turns out to be another one, or another server raises the epoch or migrates the store, it fails for good: whoever serves
    from it begins anew, and `apiserver.state.lineage` decides.
 """
 
@@ -26,8 +26,8 @@ from handfast.runtime import clock as clocks
 from handfast.runtime import crowd
 from handfast.store import feed as feeds
 from handfast.store import protocol
+from handfast.store.etcd import formats, history, live, marks, members, shared_read
 from handfast.store.etcd import guard as guards
-from handfast.store.etcd import history, live, marks, shared_read
 from handfast.store.etcd import place as places
 from handfast.store.etcd import session as sessions
 from handfast.wire import etcd_access, etcd_client
@@ -56,6 +56,10 @@ async def open_store(place: places.Place, access: etcd_access.Access, clock: clo
     store = EtcdStore(client, place, clock or clocks.SystemClock())
     try:
         await store.begin()
+    except protocol.StoreUnavailable as error:
+        explained = await members.explained(client, place.endpoints, error)
+        await store.close()
+        raise explained from None
     except BaseException:
         await store.close()
         raise
@@ -90,7 +94,7 @@ class EtcdStore:
         """See that etcd is new enough, that the store is ours, and follow it."""
         status = await self._first_answer()
         live.require_new_enough(status.version, self._client.name(self._session.current))
-        found = await marks.ensure(self._session)
+        found = await formats.ensure(self._session)
         self._identity, self._epoch_offset, self._floor = found.identity, found.epoch_offset, found.floor
         revision = await self._first_revision(found.revision)
         self._feed.revision = self._live.last_event = revision
@@ -254,8 +258,15 @@ class EtcdStore:
                 self._fail("HistoryChanged", "the store was removed, or has become another one")
             return texts[0]
 
+    async def stats(self) -> protocol.Stats:
+        self._check_open()
+        size, found = await members.ask(self._client, self._place.endpoints)
+        # The watch brings the floor: without a quorum, too, there is one that was known.
+        return protocol.Stats("etcd", self._floor, size, found)
+
     def room(self) -> protocol.Room:
-        return protocol.Room(None, 0, full=self._session.is_full, refused=self._session.refused)
+        session = self._session
+        return protocol.Room(None, 0, full=session.is_full, refused=session.refused, note=sessions.FULL)
 
     async def close(self) -> None:
         """Let calls that were begun end, then end watches and connections."""
@@ -312,6 +323,9 @@ class EtcdStore:
         # 4. another server's epoch
         if name == marks.EPOCH and text not in {str(self._raising_to), str(self._epoch_offset)}:
             self._fail("EpochRaised", f"another server raised the epoch to {text}")
+        # 4. another version's format
+        if name == marks.FORMAT_KEY and text != str(marks.FORMAT) and value:
+            self._fail("StoreTooNew", f"another server migrated the store to format {text}")
         if name == marks.IDENTITY and text != self._identity and not value:
             self._fail("HistoryChanged", "the store was removed")
 
@@ -413,7 +427,7 @@ class EtcdStore:
                 raise protocol.Mismatch(key, found[0] if found else None)
             await self._heard(answer.header.revision)
         if operation.HasField("request_put"):
-            self._session.is_full = False
+            self._session.note_room()
         return int(answer.header.revision)
 
     async def _done_though_full(self, key: str, expected: int, value: bytes, full: protocol.StoreFull) -> int:

@@ -13,6 +13,15 @@
 6. etcd sends each write by itself. While several writes of ours are under way, events are gathered for a moment and passed on
    together: each batch costs whoever follows a wake-up, and every open watch of a client a message. One write alone is
    passed on at once.
+7. A full etcd takes no fence. Where its word is not believed, all its keys are watched then: every revision has an event there, and as
+   long as nothing can be put these are deletes, which carry no values. The first put ends it. Others' events are dropped here.
+   To count our keys instead would not do: an update that is on its way when the quota is reached leaves their number as it is.
+   A login that may read nothing but the prefix cannot watch all keys, and whoever waits is told.
+
+| on a full etcd that is not believed        | so                                | shown in tests/unit/store/etcd/test_engine.py                   |
+| ------------------------------------------ | --------------------------------- | --------------------------------------------------------------- |
+| somebody else deletes                      | reads and deletes go on           | test_deletes_of_others_on_a_full_etcd_hold_nobody_up            |
+| … and the login may not watch all keys     | reads get 503, with what to do    | test_a_full_etcd_whose_other_keys_are_not_ours_to_watch_says_so |
 
 It keeps no events beyond that: see `store.feed`.
 """
@@ -49,6 +58,9 @@ _GATHERING: Final = 0.008
 _PAUSE: Final = 0.2
 _LONGEST_PAUSE: Final = 2.0
 _OLDEST: Final = (3, 4, 0)
+# 7. the range of all keys
+_EVERYTHING: Final = b"\0"
+_BARRED: Final = "make room in etcd, upgrade it to 3.4.31, 3.5.13 or later, or let its user read all keys"
 _log = structlog.get_logger("handfast.store")
 
 
@@ -92,6 +104,10 @@ class Live:
         self._watching: etcd_client.Watching | None = None
         self._is_believed = False
         self._is_torn = False
+        # 7. whether all keys are to be watched, whether they are, and what stands against it
+        self._wants_all = False
+        self._has_all = False
+        self._barred = ""
         # 1. events of a revision that may not be complete
         self._held: list[Any] = []
         self._wanted = 0
@@ -99,9 +115,10 @@ class Live:
         # 6. what was gathered, how far it goes, and when it is passed on at the latest
         self._gathered: list[protocol.Event] = []
         self._come = 0
+        self._own = 0
         self._timer: asyncio.TimerHandle | None = None
         self._under_way = 0
-        # The last event of all: whoever reads history knows by it that nothing is missing.
+        # The last event of our own prefix: whoever reads history knows by it that nothing is missing.
         self.last_event = feed.revision
         self.fences = 0
 
@@ -118,6 +135,7 @@ class Live:
         except TimeoutError:
             raise protocol.StoreUnavailable(
                 f"{self._session.place}: the watch of etcd is behind: it has revision {self._feed.revision}, etcd {revision}"
+                + self._barred,
             ) from None
 
     async def heard(self, revision: int) -> None:
@@ -189,10 +207,29 @@ class Live:
         if self._watching is not None and self._is_believed:
             await self._watching.send(messages.WatchRequest(progress_request=messages.WatchProgressRequest()))
             return
+        # 7. the events of others come by themselves
+        if self._watching is not None and self._has_all:
+            return
         # 2. a fence
         self.fences += 1
         key = self._session.place.own(marks.FENCE)
-        await self._session.write(messages.PutRequest(key=key, value=b"fence"))
+        try:
+            await self._session.write(messages.PutRequest(key=key, value=b"fence"))
+        except protocol.StoreFull:
+            self._watch_all()
+        else:
+            self._session.note_room()
+            self._barred = ""
+
+    def _watch_all(self) -> None:
+        # 7. a full etcd takes no fence
+        if not self._barred and not self._wants_all:
+            _log.warning(
+                "etcd is full and takes no fence: all its keys are watched until it takes writes again",
+                store=str(self._session.place),
+            )
+            self._wants_all = True
+            self.restart()
 
     async def _stream(self, index: int) -> None:
         session, place = self._session, self._session.place
@@ -201,9 +238,11 @@ class Live:
         status = await session.require_same(index)
         require_new_enough(status.version, session.client.name(index))
         self._is_believed, self._is_torn, self._held = is_progress_believed(status.version), False, []
+        self._has_all = self._wants_all and not self._is_believed
+        key, end = (_EVERYTHING, _EVERYTHING) if self._has_all else (place.root, place.root_end)
         # 3. from the revision that it has
         create = messages.WatchCreateRequest(
-            key=place.root, range_end=place.root_end, start_revision=max(self._feed.revision, 1), fragment=True
+            key=key, range_end=end, start_revision=max(self._feed.revision, 1), fragment=True
         )
         watching = self._watching = await session.client.watch(index, create, sessions.READ_SECONDS)
         try:
@@ -221,9 +260,18 @@ class Live:
                 "EtcdWatchCompacted", f"etcd has compacted {answer.compact_revision}; the watch had come to {have}"
             )
         if answer.canceled:
+            if self._has_all:
+                # 7. a login for the prefix alone
+                self._wants_all = False
+                self._barred = f"; etcd is full, and all its keys cannot be watched ({answer.cancel_reason}): {_BARRED}"
             raise protocol.StoreUnavailable(f"{self._session.place}: the watch was refused: {answer.cancel_reason}")
         if answer.events:
-            self._gather(self._whole(answer))
+            batch, have = self._whole(answer), max(self._come, self._feed.revision)
+            self._gather(batch)
+            # 7. puts are taken again
+            if self._has_all and any(each.type != messages.DELETE and each.kv.mod_revision > have for each in batch):
+                self._wants_all = False
+                self.restart()
         # 2. what comes in pieces has no progress in between
         elif not answer.created and self._is_believed and not self._is_torn:
             self._pass_on()
@@ -244,10 +292,13 @@ class Live:
         if not batch:
             return
         have, root = max(self._come, self._feed.revision), self._session.place.own("")
+        every = self._session.place.root
         for event in batch:
             kv = event.kv
-            if kv.mod_revision <= have:
+            # 7. an event of others tells how far we are, and nothing else
+            if kv.mod_revision <= have or not kv.key.startswith(every):
                 continue
+            self._own = kv.mod_revision
             key = self._session.entry_key(kv.key)
             if key is not None:
                 value = None if event.type == messages.DELETE else kv.value
@@ -268,5 +319,5 @@ class Live:
             self._timer = None
         if self._come > self._feed.revision:
             events, self._gathered = self._gathered, []
-            self.last_event = self._come
+            self.last_event = max(self.last_event, self._own)
             self._feed.publish(self._come, events)

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a store in etcd says of itself, in keys of its own beside its entries: which it is, its epoch and its floor.
 
-1. A prefix that holds anything but a store of ours is refused, and left as it is. So is a format newer than this program's.
+1. A prefix that holds anything but a store of ours is refused, and left as it is. So is a format newer than this program's;
+   an older one is `formats`' to migrate.
 2. A new store's keys are written together, or not at all: two servers that begin it at once agree on one.
 3. The floor is the greater of what is written there and of what etcd says that it has compacted: others compact, too.
 4. Epoch and floor are changed by compare-and-swap, and never go down.
@@ -27,7 +28,7 @@ EPOCH: Final = "epoch"
 FLOOR: Final = "floor"
 IDENTITY: Final = "identity"
 FENCE: Final = "fence"
-_FORMAT: Final = "format"
+FORMAT_KEY: Final = "format"
 _TRIES: Final = 20
 
 
@@ -40,6 +41,7 @@ class Marks(msgspec.Struct, frozen=True):
     revision: int
     # The revisions that wrote epoch and floor.
     written: tuple[int, int]
+    format: int = FORMAT
 
 
 def put(key: bytes, value: str) -> Any:
@@ -72,16 +74,19 @@ async def read(session: sessions.Session) -> Marks | None:
         return None
     texts = [found[0].value.decode(errors="replace") if found else "" for found in kvs]
     numbers = dict(zip(_NAMES, texts, strict=True))
-    if not (all(kvs) and all(numbers[name].isdecimal() for name in (_FORMAT, EPOCH, FLOOR))):
+    if not (all(kvs) and all(numbers[name].isdecimal() for name in (FORMAT_KEY, EPOCH, FLOOR))):
         raise _corrupt(place, "the keys that say what it is are damaged")
-    # 1. a newer format
-    if int(numbers[_FORMAT]) > FORMAT:
-        raise _corrupt(place, f"its format {numbers[_FORMAT]} is newer than this program's {FORMAT}")
+    number = int(numbers[FORMAT_KEY])
+    # 1. a newer format, or one that never was
+    if number > FORMAT:
+        raise _corrupt(place, f"its format {number} is newer than this program's {FORMAT}")
+    if number < 1:
+        raise _corrupt(place, f"its format {number} is none; the first is 1")
     written = kvs[_NAMES.index(EPOCH)][0].mod_revision, kvs[_NAMES.index(FLOOR)][0].mod_revision
-    return Marks(numbers[IDENTITY], int(numbers[EPOCH]), int(numbers[FLOOR]), answer.header.revision, written)
+    return Marks(numbers[IDENTITY], int(numbers[EPOCH]), int(numbers[FLOOR]), answer.header.revision, written, number)
 
 
-_NAMES: Final = (_FORMAT, IDENTITY, EPOCH, FLOOR)
+_NAMES: Final = (FORMAT_KEY, IDENTITY, EPOCH, FLOOR)
 
 
 async def ensure(session: sessions.Session) -> Marks:
@@ -89,7 +94,7 @@ async def ensure(session: sessions.Session) -> Marks:
     place = session.place
     found = await read(session)
     if found is None:
-        first = {_FORMAT: str(FORMAT), IDENTITY: secrets.token_hex(16), EPOCH: "0", FLOOR: "0"}
+        first = {FORMAT_KEY: str(FORMAT), IDENTITY: secrets.token_hex(16), EPOCH: "0", FLOOR: "0"}
         # 2. all of them together
         await session.write(
             messages.TxnRequest(

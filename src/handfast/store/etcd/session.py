@@ -34,6 +34,11 @@ _TOO_LARGE: Final = ("request is too large", "larger than max")
 # 3. what is said before a write is proposed: by etcd, and by gRPC at etcd's side, which has not read all of the request
 _WRITE_TOO_LARGE: Final = ("etcdserver: request is too large", "grpc: received message larger than max")
 _NO_SPACE: Final = "etcdserver: mvcc: database space exceeded"
+FULL: Final = "etcd is full (alarm NOSPACE): writes are refused, deletes are not"
+_MAKE_ROOM: Final = (
+    "make room in etcd (delete, compact, then defragment) or raise its --quota-backend-bytes, then clear the alarm with "
+    "`etcdctl alarm disarm`"
+)
 _NOT_NOW: Final = "etcdserver: too many requests"
 _ETCD: Final = "etcdserver: "
 _LOGIN: Final = frozenset({"UNAUTHENTICATED", "PERMISSION_DENIED"})
@@ -129,6 +134,19 @@ class Session:
                 return answer
         raise protocol.StoreUnavailable(f"{self.place}: no endpoint")
 
+    def _note_full(self, failed: etcd_client.Failed) -> protocol.StoreFull:
+        if not self.is_full:
+            _log.error(FULL, reason=protocol.StoreFull.reason, store=str(self.place), hint=_MAKE_ROOM)
+        self.is_full = True
+        # Whoever calls the API is shown no hint.
+        return protocol.StoreFull(f"{failed.message}; deletes are taken, and nothing else: {_MAKE_ROOM}")
+
+    def note_room(self) -> None:
+        """A put was taken."""
+        if self.is_full:
+            _log.info("etcd has room again", store=str(self.place))
+        self.is_full = False
+
     async def require_same(self, index: int) -> Any:
         """The status of an endpoint, which is of the cluster that is used (2)."""
         try:
@@ -156,8 +174,7 @@ class Session:
     def _refused(self, index: int, failed: etcd_client.Failed) -> Exception:
         """What the error of a write means (3)."""
         if failed.text.startswith(_NO_SPACE):
-            self.is_full = True
-            return full(failed)
+            return self._note_full(failed)
         if failed.text.startswith(_WRITE_TOO_LARGE):
             return protocol.TooLarge(
                 f"{failed.message}; an entry of {protocol.VALUE_BYTES} bytes must fit",
@@ -174,13 +191,6 @@ class Session:
 
 def range_of(key: bytes, **more: Any) -> Any:
     return messages.RangeRequest(key=key, **more)
-
-
-def full(failed: etcd_client.Failed) -> protocol.StoreFull:
-    return protocol.StoreFull(
-        f"{failed.message}; deletes are taken, and nothing else",
-        hint="make room in etcd (compact, then defragment), clear its alarm with `etcdctl alarm disarm`, or raise --quota-backend-bytes",
-    )
 
 
 def _is_login(failed: etcd_client.Failed) -> bool:

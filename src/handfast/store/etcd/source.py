@@ -5,21 +5,20 @@
 2. Entries are read in pages of one revision, which the engine does.
 3. Of the members of the etcd those are asked that the URL names.
 
-It writes nothing but the fence that an engine writes when it is opened.
+It writes nothing but the fence that an engine writes when it is opened, and that a backup was taken.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 from handfast import errors
 from handfast.store import protocol, transfer
-from handfast.store.etcd import engine, marks
+from handfast.store.etcd import engine, marks, members
 from handfast.store.etcd import place as places
 from handfast.store.etcd import session as sessions
 from handfast.wire import etcd_access, etcd_client
-from handfast.wire import etcd_messages as messages
 
 
 @contextlib.asynccontextmanager
@@ -39,38 +38,37 @@ def _changed(reason: str, why: str) -> None:
 class EtcdSource(transfer.StoreSource):
     """See `transfer.Described`; made by `open_source`."""
 
-    def __init__(
-        self, store: engine.EtcdStore, revision: int, place: places.Place, access: etcd_access.Access, objects: int
-    ) -> None:
+    def __init__(self, store: engine.EtcdStore, revision: int, place: places.Place, objects: int) -> None:
         super().__init__(store, revision, "etcd", str(place))
-        self._at = place
-        self._access = access
         self.objects = objects
 
     async def note(self, name: str) -> str | None:
         return await self._store.note(name)
 
-    async def stats(self) -> transfer.Stats:
-        members: list[transfer.Member] = []
-        size: int | None = None
-        async with session_of(self._at, self._access) as session:
-            # 3. each endpoint for itself
-            for index, endpoint in enumerate(self._at.endpoints):
-                try:
-                    status = await session.client.call(index, messages.StatusRequest(), sessions.READ_SECONDS)
-                except etcd_client.Failed:
-                    members.append(transfer.Member("", str(endpoint), leads=False, version="does not answer"))
-                    continue
-                size = max(size or 0, int(status.dbSize))
-                member = status.header.member_id
-                members.append(transfer.Member(f"{member:x}", str(endpoint), member == status.leader, status.version))
-        return transfer.Stats(await self._store.floor(), size, members)
+    async def stats(self) -> protocol.Stats:
+        await self._store.floor()
+        # 3. each endpoint for itself
+        return await self._store.stats()
+
+    async def keep_note(self, name: str, text: str) -> bool:
+        await self._store.set_note(name, text)
+        return True
+
+
+async def members_of(place: places.Place, access: etcd_access.Access) -> Sequence[protocol.Member]:
+    """The members that the URL names: each says it for itself, so that no majority is needed."""
+    async with session_of(place, access) as session:
+        return (await members.ask(session.client, place.endpoints))[1]
 
 
 async def open_source(place: places.Place, access: etcd_access.Access) -> EtcdSource:
     async with session_of(place, access) as session:
+        try:
+            found = await marks.read(session)
+        except protocol.StoreUnavailable as error:
+            raise await members.explained(session.client, place.endpoints, error) from None
         # 1. not begun here
-        if await marks.read(session) is None:
+        if found is None:
             raise errors.Refused(f"{place}: there is no store", reason="NoStore", hint="check the prefix of --store")
     store = await engine.open_store(place, access)
     try:
@@ -83,4 +81,4 @@ async def open_source(place: places.Place, access: etcd_access.Access) -> EtcdSo
     except BaseException:
         await store.close()
         raise
-    return EtcdSource(store, revision, place, access, objects)
+    return EtcdSource(store, revision, place, objects)

@@ -50,15 +50,6 @@ SELECT cur.key, log.value, cur.rev, cur.create_rev FROM cur JOIN log ON log.rev 
 """
 
 
-class Stats(msgspec.Struct, frozen=True):
-    """How big the store is."""
-
-    revision: int
-    floor: int
-    keys: int
-    file_bytes: int
-
-
 def entry(connection: apsw.Connection, key: str) -> protocol.Entry | None:
     """What a key holds, as the connection's transaction sees it."""
     entries = itertools.starmap(protocol.Entry, connection.execute(_ENTRY, (key,)).fetchall())
@@ -109,11 +100,6 @@ def history(connection: apsw.Connection, prefix: str, after: int) -> feed.Histor
             events.append(protocol.Event(revision, key, value))
             size += len(value or b"")
         return feed.History(events, state.revision, complete=True)
-
-
-def stats(connection: apsw.Connection, file_bytes: int) -> Stats:
-    with _snapshot(connection) as state:
-        return Stats(state.revision, state.floor, schema.number(connection, "SELECT count(*) FROM cur"), file_bytes)
 
 
 def key_range(prefix: str, after: str) -> tuple[str, str | bytes]:

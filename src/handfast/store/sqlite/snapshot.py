@@ -23,7 +23,7 @@ from typing import Final
 import apsw
 
 from handfast import errors
-from handfast.store import protocol, transfer
+from handfast.store import protocol
 from handfast.store.sqlite import file as sqlite_file
 from handfast.store.sqlite import reader, schema
 
@@ -35,7 +35,7 @@ WHERE cur.key >= ?1 AND cur.key < ?2 ORDER BY cur.key
 
 
 class Snapshot:
-    """A store as it was when this was opened; see `transfer.Source`. For one thread, which it may hold."""
+    """A store as it was when this was opened; see `transfer.Described`. For one thread, which it may hold."""
 
     engine: Final = "sqlite"
 
@@ -86,8 +86,13 @@ class Snapshot:
     async def note(self, name: str) -> str | None:
         return schema.read_note(self._connection, name)
 
-    async def stats(self) -> transfer.Stats:
-        return transfer.Stats(self.state.floor, sqlite_file.occupied(self._path))
+    async def stats(self) -> protocol.Stats:
+        return protocol.Stats(self.engine, self.state.floor, sqlite_file.occupied(self._path))
+
+    async def keep_note(self, name: str, text: str) -> bool:
+        """Not written: only the process that owns the file writes to it."""
+        del name, text
+        return False
 
     async def close(self) -> None:
         self.end()

@@ -35,6 +35,7 @@ _PIECES: Final = 4
 _OPENING: Final = 1 << 20
 # 3. How often the reserve is tried for.
 _MAKE_SECONDS: Final = 5.0
+_FULL: Final = "the disk is full: writes are refused, deletes are not"
 # 4. How often the log says that the disk is full.
 _TELL_SECONDS: Final = 300.0
 _log = structlog.get_logger("handfast.store")
@@ -68,7 +69,7 @@ class Space:
         """What an operator wants to know; from any thread."""
         # Nobody may have tried to write since there is space again.
         full = self._full and not self.is_plenty(0)
-        return protocol.Room(self._look().free, self._reserved(), full, self._refused)
+        return protocol.Room(self._look().free, self._reserved(), full, self._refused, _FULL)
 
     def prepare(self) -> None:
         """Before the store is opened: with nothing left, SQLite could not make the files it needs."""
@@ -120,7 +121,7 @@ class Space:
             self._told_at = now
             room = self.room()
             _log.error(
-                "the disk is full: writes are refused, deletes are not",
+                _FULL,
                 reason=protocol.StoreFull.reason,
                 file=str(self._path),
                 free_bytes=room.free_bytes,

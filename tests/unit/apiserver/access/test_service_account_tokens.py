@@ -14,6 +14,7 @@ from handfast.apiserver import identity
 from handfast.apiserver.access import bonds, service_account_tokens
 from handfast.apiserver.state import envelope, items, replica
 from handfast.pki import jwt, keys
+from handfast.rules.machines import bootstrapper
 from handfast.rules.tokens import claims as token_claims
 from handfast.rules.tokens import service_accounts as rules
 
@@ -79,6 +80,21 @@ class World:
         data = {"token": base64.b64encode(token.encode()).decode(), "ca.crt": "", "namespace": "bnM="}
         self.put("secrets", name, "ns", data=data, **more)
         return token
+
+
+def test_only_our_own_tokens_of_the_account_are_joins_that_failed() -> None:
+    """The operator learns of them; a stranger who writes that account into a token is not heard."""
+    account = token_claims.Reference(bootstrapper.ACCOUNT, "uid-gone")
+    gone = claims(namespace=bootstrapper.NAMESPACE, account=account)
+    ours, forged = SIGNER.sign(gone), jwt.Signer(keys.generate()).sign(gone)
+    other = SIGNER.sign(claims(account=token_claims.Reference("nobody", "uid-gone")))
+
+    def bearer(token: str) -> identity.Bearer | None:
+        with pytest.raises(identity.Unauthorized) as caught:
+            World().judge.authenticate(token, API, NOW)
+        return caught.value.bearer
+
+    assert [bearer(token) for token in (ours, forged, other)] == [identity.Bearer("account"), None, None]
 
 
 def claims(issuer: str = ISSUER, **more: Any) -> dict[str, Any]:

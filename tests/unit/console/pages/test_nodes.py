@@ -95,3 +95,14 @@ async def test_the_chain_is_verified_and_a_noted_head_is_there_or_not(world: wor
     assert "is no date" in (await browser.get("/ledger?since=yesterday")).text
     assert "No entry fits." in (await browser.get("/ledger?since=2020-01-01&until=2020-01-02")).text
     assert (await browser.get("/ledger?from=500")).text.count("<tr ") == 1
+
+
+async def test_what_the_first_page_says_of_nodes_is_what_their_page_shows_though_no_look_listed_them(
+    world: worlds.World, browser: served.Browser
+):
+    await seed(world)
+    # The look of these tests knows one good node: what is told of several comes from what is followed.
+    await browser.until("/nodes?state=late", lambda reply: "its renewal is" in reply.text)
+    overview = await browser.until("/", lambda reply: "node edge-late" in reply.text)
+    assert "1 of them is late, and nobody renews it" in overview.text
+    assert "edge-late: its renewal is" in (await browser.get("/check")).text

@@ -36,6 +36,11 @@ def test_an_event_without_any_time_is_old():
     assert event_ttl.Event().due() < START
 
 
+def test_an_event_of_a_year_that_there_is_not_in_utc_is_old():
+    assert event_ttl.Event(last_timestamp="0001-01-01T00:00:00+14:00").due() < START
+    assert event_ttl.Event(event_time="9999-12-31T23:59:59.999999-14:00").due() < START
+
+
 def test_an_event_at_the_end_of_time_is_due_then():
     late = msgspec.convert({"lastTimestamp": "9999-12-31T23:59:59Z"}, event_ttl.Event)
     assert late.due().year == 9999

@@ -5,36 +5,34 @@ from __future__ import annotations
 
 import datetime
 
-from handfast.rules.console import expiring
-from handfast.rules.ledger import entries
+from handfast.rules.console import expiring, ledger_index
 from handfast.rules.nodes import join_failures
-from tests.unit.rules.nodes.test_overview import HOUR, NOW, entry
+from tests.unit.rules.nodes.test_overview import HOUR, NOW
 
 DAY = datetime.timedelta(days=1)
 
 
-def test_of_each_holder_the_newest_certificate_counts():
-    # Replaced: the one that ends today was renewed an hour ago, and its successor ends in two days.
-    issued = [
-        entry("w1", age=1, lasts=49),
-        entry("w1", age=20, lasts=24),
-        entry("w2", age=0, lasts=24),
-        entry("w2", age=0, lasts=24),
-    ]
-    days = expiring.days(issued, NOW)
-    assert [(day.renewed, day.late) for day in days[:4]] == [(0, 0), (1, 0), (1, 0), (0, 0)]
+def lifetime(*, age: float, lasts: float) -> tuple[int, int]:
+    """Of a certificate that was issued so many hours ago, and lasts so many."""
+    issued = int((NOW - age * HOUR).timestamp())
+    return issued, issued + int(lasts * 3600)
+
+
+def test_a_certificate_counts_on_the_day_on_which_it_ends():
+    days = expiring.days([lifetime(age=1, lasts=49), lifetime(age=0, lasts=24), lifetime(age=0, lasts=24)], NOW)
+    assert [(day.renewed, day.late) for day in days[:4]] == [(0, 0), (2, 0), (1, 0), (0, 0)]
     assert (days[0].date, len(days)) == (NOW.date(), expiring.DAYS)
 
 
 def test_what_is_over_or_far_is_not_counted():
-    issued = [entry("gone", age=30, lasts=24), entry("far", age=0, lasts=24 * 31), entry("last", age=0, lasts=24 * 29)]
-    days = expiring.days(issued, NOW)
+    over, far, last = lifetime(age=30, lasts=24), lifetime(age=0, lasts=24 * 31), lifetime(age=0, lasts=24 * 29)
+    days = expiring.days([over, far, last], NOW)
     assert sum(day.count for day in days) == 1
     assert days[29].renewed == 1
 
 
 def test_what_should_have_been_renewed_is_nobodys():
-    days = expiring.days([entry("late", age=23, lasts=24), entry(names=(), age=0, lasts=1)], NOW)
+    days = expiring.days([lifetime(age=23, lasts=24), lifetime(age=0, lasts=1)], NOW)
     assert (days[0].renewed, days[0].late) == (1, 1)
     assert "1 of them is late, and nobody renews it" in expiring.in_words(days)
 
@@ -51,9 +49,7 @@ def test_a_bar_is_as_high_as_its_part_of_the_most():
 
 
 def test_the_picture_is_told_in_words():
-    days = expiring.days(
-        [entry("w1", age=0, lasts=24), entry("w2", age=0, lasts=24), entry("w3", age=0, lasts=50)], NOW
-    )
+    days = expiring.days([lifetime(age=0, lasts=24), lifetime(age=0, lasts=24), lifetime(age=0, lasts=50)], NOW)
     assert expiring.in_words(days) == (
         "3 certificates of nodes end in the next 30 days, most of them (2) on 19 November; none is late."
     )
@@ -63,15 +59,10 @@ def test_the_picture_is_told_in_words():
 
 
 def test_what_happened_since_yesterday_is_counted():
-    issued = [
-        entry("w1", age=1),
-        entry("w2", age=2, rule=entries.RENEWAL),
-        entry("w3", age=30),
-        entry("w4", age=3, rule=f"{entries.MACHINE_JOIN}: ns/m"),
-    ]
     joins = [
         join_failures.Failed(last=NOW - HOUR, reason="TokenExpired", count=7),
         join_failures.Failed(last=NOW - 2 * DAY, reason="TokenExpired", count=100),
     ]
+    issued = ledger_index.Issued(count=3, joins=2)
     since = expiring.since_yesterday(issued, joins, [NOW - HOUR, NOW - 2 * DAY, None], NOW)
     assert since == expiring.Since(issued=3, joined=2, refused=7, revoked=1)

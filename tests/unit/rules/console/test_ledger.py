@@ -245,3 +245,25 @@ def test_times_of_a_chain_are_those_of_its_certificates():
     packed = ledger_index.keep(segment, ledger_index.read(segment))
     assert packed.oldest == NOW - datetime.timedelta(hours=3)
     assert packed.newest == NOW - datetime.timedelta(hours=1)
+
+
+def test_certificates_of_nodes_since_an_instant_are_counted_and_only_a_segment_on_both_sides_of_it_is_unpacked(
+    monkeypatch,
+):
+    serving = ledgers.entry("e", age=1, signer=signer_names.KUBELET_SERVING)
+    book = kept(*three(), *ledgers.chain([serving, ledgers.entry("f", age=2, rule="Renewal")], name="mesh"))
+    unpacked: list[str] = []
+    lines = ledger_index.Kept.lines
+
+    def noting(segment: ledger_index.Kept) -> tuple[str, ...]:
+        unpacked.append(segment.name)
+        return lines(segment)
+
+    monkeypatch.setattr(ledger_index.Kept, "lines", noting)
+    hour = ledgers.HOUR
+    # a and b joined before; of c and d one is older; e joined, the serving certificate is no node's login, f was renewed.
+    assert book.issued_since(NOW - 6.5 * hour) == ledger_index.Issued(count=3, joins=2)
+    assert len(unpacked) == 1
+    assert book.issued_since(NOW - 100 * hour) == ledger_index.Issued(count=6, joins=5)
+    assert book.issued_since(NOW) == ledger_index.Issued()
+    assert book.unreadable == 0

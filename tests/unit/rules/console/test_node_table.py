@@ -248,3 +248,131 @@ def test_the_table_says_what_the_command_says(seed):
         assert [(row.problem, row.next_step, row.came_by, row.renewal, row.seen) for row in shown] == [
             (row.problem, row.next_step, row.came_by, row.renewal, row.seen) for row in expected
         ]
+
+
+def test_how_all_stand_is_what_the_rows_say():
+    table = node_table.Table()
+    good(table, "calm")
+    good(table, "late", age=22)
+    good(table, "over", age=25)
+    table.put_node("mute", {})
+    issue(table, ledgers.entry("mute"))
+    table.put_request(request("new"))
+    standing = table.standing(NOW)
+    assert {state: count for state, count in standing.counts.items() if count} == dict.fromkeys(
+        [State.EXPIRED, State.LATE, State.WAITING, State.SILENT, State.GOOD], 1
+    )
+    assert [(row.name, row.state) for row in standing.needing] == [
+        ("over", State.EXPIRED),
+        ("late", State.LATE),
+        ("w1", State.WAITING),
+        ("mute", State.SILENT),
+    ]
+
+
+def test_of_very_many_that_need_somebody_those_are_named_that_need_it_longest():
+    table = node_table.Table()
+    for number in range(150):
+        name = f"w{number:03}"
+        table.put_node(name, {})
+        table.put_lease(name, renewed(1000 + number), 40)
+        issue(table, ledgers.entry(name))
+        over = f"x{number:03}"
+        good(table, over, age=30 + number)
+    standing = table.standing(NOW)
+    assert (standing.counts[State.SILENT], standing.counts[State.EXPIRED]) == (150, 150)
+    silent = [row for row in standing.needing if row.state is State.SILENT]
+    expired = [row for row in standing.needing if row.state is State.EXPIRED]
+    assert (len(silent), len(expired)) == (100, 100)
+    assert min(row.seen for row in silent if row.seen) == NOW - datetime.timedelta(seconds=1149)
+    assert expired[0].name == "x149"
+
+
+def test_lifetimes_are_those_of_the_newest_certificates():
+    table = node_table.Table()
+    table.put_node("bare", {})
+    issue(table, ledgers.entry("w1", age=20), ledgers.entry("w1", age=2))
+    issued = int((NOW - 2 * HOUR).timestamp())
+    assert list(table.lifetimes()) == [(issued, issued + 24 * 3600)]
+
+
+# What a node may write into its own Lease: whatever is a timestamp to the API server, and any number of seconds.
+_INSTANTS = (
+    "9999-12-31T23:59:59.999999Z",
+    "9999-12-31T23:59:59Z",
+    "9999-12-31T23:59:59.999999-14:00",
+    "9999-12-31T23:59:59.999999+14:00",
+    "0001-01-01T00:00:00Z",
+    "0001-01-01T00:00:00.000001Z",
+    "0001-01-01T00:00:00+14:00",
+    "0001-01-01T00:00:00-14:00",
+    "1970-01-01T00:00:00Z",
+    "1969-12-31T23:59:59.999999Z",
+    "no instant",
+    "",
+    None,
+)
+
+
+@pytest.mark.parametrize("written", _INSTANTS)
+@pytest.mark.parametrize("seconds", [None, 0, 1, -1, 40, 2**31 - 1, 2**63 - 1])
+def test_whatever_a_lease_says_its_node_is_judged(written: str | None, seconds: int | None):
+    table = node_table.Table()
+    good(table, "w1")
+    good(table, "w2")
+    states(table)
+    # Once as a renewal in time, which has nothing judged before its instant has come; once as the first that is known.
+    table.put_lease("w1", written, seconds)
+    table.remove_lease("w2")
+    table.put_lease("w2", written, seconds)
+    for minutes in (0, 1, 600):
+        later = NOW + datetime.timedelta(minutes=minutes)
+        assert {name for name, _ in states(table, later)} == {"w1", "w2"}
+        for record in table.ordered:
+            assert table.row(record, later).name == record.name
+    assert table.failures == {}
+
+
+@pytest.mark.parametrize("nodes", [3, 600])
+def test_a_node_that_cannot_be_judged_is_left_out_and_takes_no_other_with_it(
+    nodes: int, monkeypatch: pytest.MonkeyPatch
+):
+    judge = overview.judge
+
+    def judge_or_not(name: str, facts: overview.Facts, now: datetime.datetime) -> overview.Row:
+        if name == "w1":
+            raise OverflowError("date value out of range")
+        return judge(name, facts, now)
+
+    table = node_table.Table()
+    for number in range(nodes):
+        good(table, f"w{number}")
+    assert len(states(table)) == nodes
+    monkeypatch.setattr(overview, "judge", judge_or_not)
+    for number in range(nodes):
+        table.put_node(f"w{number}", {"changed": "yes"})
+    assert {name for name, _ in states(table)} == {f"w{number}" for number in range(nodes)} - {"w1"}
+    assert list(table.failures) == ["w1"]
+    # One that is gone is no failure any more.
+    table.remove_node("w1")
+    table.remove_lease("w1")
+    table.remove_segment("segment-0000000001")
+    states(table)
+    assert table.failures == {}
+
+
+def test_a_node_that_only_renewed_its_lease_and_cannot_be_looked_at_is_judged_anew(monkeypatch: pytest.MonkeyPatch):
+    table = node_table.Table()
+    good(table, "w1")
+    states(table)
+    table.put_lease("w1", renewed(-30), 40)
+
+    def never(entry: entries.Entry) -> tuple[datetime.datetime, datetime.datetime]:
+        raise ValueError(entry.serial)
+
+    monkeypatch.setattr(overview, "window", never)
+    assert states(table, NOW + datetime.timedelta(seconds=36)) == []
+    monkeypatch.undo()
+    table.put_node("w1", {"changed": "yes"})
+    assert states(table, NOW + datetime.timedelta(seconds=37)) == [("w1", "good")]
+    assert table.failures == {}

@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from handfast.rules import check, request_explanation
+from handfast.rules import check, request_explanation, user_names
 from handfast.rules.certificates import kubelet, request_age
 from handfast.rules.console import overview
 from handfast.rules.diagnoses import facts, judged
 from handfast.rules.nodes import join_failures
+from handfast.rules.nodes import overview as node_states
 from tests.unit.rules.diagnoses import known
 from tests.unit.rules.nodes import test_overview as nodes_of
 
@@ -76,9 +77,35 @@ def test_nodes_are_told_apart_by_their_states():
     assert all(each.follows and each.command for each in (expired, late, silent))
 
 
+@pytest.mark.parametrize("state", [state for state in node_states.ORDER if state not in node_states.CALM])
+def test_every_state_that_needs_somebody_has_a_sentence(state: node_states.State):
+    asking = nodes_of.request("csr-1", of="w1")
+    recovering = nodes_of.request("csr-1", of="w1", username=f"{user_names.NODE_RECOVERY_PREFIX}w1")
+    worlds: dict[node_states.State, dict[str, Any]] = {
+        node_states.State.EXPIRED: {"issued": [nodes_of.entry("w1", age=25, lasts=24)]},
+        node_states.State.LATE: {"issued": [nodes_of.entry("w1", age=23, lasts=24)]},
+        node_states.State.WAITING: {"requests": [asking]},
+        node_states.State.RECOVERING: {"requests": [recovering]},
+        node_states.State.SILENT: {"leases": []},
+    }
+    read = known.nodes(**{"nodes": [nodes_of.node("w1")], "leases": [nodes_of.lease("w1")], **worlds[state]})
+    assert [row.state for row in node_states.rows(read, NOW)] == [state]
+    [sentence] = told(nodes=read)
+    assert sentence.about == "node w1"
+    assert sentence.text
+    assert sentence.follows
+    assert sentence.command
+    requests = read.requests
+    if requests:
+        # Its request is told of already.
+        [alone] = told(nodes=read, requests=facts.Requests(list(requests)))
+        assert alone.about == "request csr-1"
+
+
 def test_a_node_that_never_was_seen_is_silent_since_it_has_its_certificate():
     read = known.nodes(leases=[])
     [silent] = told(nodes=read)
+    assert read.issued
     assert (silent.reason, silent.since) == ("NodeSilent", read.issued[0].issued_at)
 
 
@@ -141,7 +168,10 @@ def test_joins_that_were_refused_are_told_by_token_and_reason():
         failed("old123", last=NOW - 2 * HOUR),
         failed("waits1", request="csr-1"),
     ]
-    unknown, expired = told(joins)
+    joins.append(failed("", credential="certificate", reason="UnknownAuthority"))
+    unknown, certificate, expired = told(joins)
+    assert certificate.about == "A certificate for bootstrapping"
+    assert certificate.command.startswith("handfast machine credentials create --kind master")
     assert expired.about == "Token abcdef"
     assert expired.text == "was refused 312 times from 192.0.2.1, 192.0.2.2"
     assert (expired.since, expired.link, expired.urgent) == (NOW - 3 * HOUR, "/tokens/abcdef", False)
@@ -160,3 +190,17 @@ def test_since_when_is_the_first_look_at_which_it_was_so():
     assert overview.remembered(overview.remembered(first, [good], NOW), [bad], NOW + HOUR) == {
         ("store", "StoreNotReady"): NOW + HOUR
     }
+
+
+def test_nodes_that_are_followed_are_told_of_as_those_that_are_listed():
+    read = known.nodes(
+        nodes=[nodes_of.node(name) for name in ("w1", "w2")],
+        leases=[],
+        issued=[nodes_of.entry("w1", age=25, lasts=24), nodes_of.entry("w2")],
+    )
+    standing = node_states.standing(read, NOW)
+    assert told(nodes=standing) == told(nodes=read)
+    # Of very many, not all are handed over.
+    many = node_states.Standing(counts={**standing.counts, node_states.State.EXPIRED: 1234}, needing=standing.needing)
+    expired = told(nodes=many)[0]
+    assert (expired.about, expired.link) == ("1,234 nodes", "/nodes?state=expired")

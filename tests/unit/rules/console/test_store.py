@@ -76,7 +76,7 @@ def test_what_needs_somebody_is_said_the_most_urgent_first():
     )
     assert [(row.text.split(":")[0], row.urgent) for row in rows] == [
         ("store is not ready", True),
-        ("the disk is full", True),
+        ("the store is full", True),
         ("of 3 writes nobody knows whether they were done", False),
         ("apiserver-2 lags 5,000 versions behind the store", False),
         ("servers of several versions share the store", False),

@@ -137,7 +137,8 @@ class TestRefusals:
         assert found == {"abcdef": shown.Refusals(count=5, last=NOW, reasons=("TokenExpired", "TokenUsedUp"))}
 
     def test_ids_that_no_token_has_are_told_together(self) -> None:
-        found = shown.refusals_by_token([failed("aaaaaa", known=False), failed("bbbbbb", known=False)])
+        certificate = dataclasses.replace(failed(""), credential="certificate")
+        found = shown.refusals_by_token([failed("aaaaaa", known=False), failed("bbbbbb", known=False), certificate])
         assert found[""].count == 2
 
     @pytest.mark.parametrize(

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from handfast.api import signer_names
@@ -68,7 +70,7 @@ def test_other_certificates_lead_to_what_they_came_by(more, expected):
 
 
 def test_a_renewed_certificate_leads_to_the_token_with_which_its_node_joined():
-    more = {"authenticated_by": "x509", "token_id": "ff" * 32, "requester": "system:node:w1"}
+    more: dict[str, Any] = {"authenticated_by": "x509", "token_id": "ff" * 32, "requester": "system:node:w1"}
     found = steps(ledgers.entry("w1", **more), joined_with="abcdef", token_there=True, made_by="alice")
     assert found["joined with token"] == ("abcdef", "/tokens/abcdef")
     assert found["made by"] == ("alice", "/tokens?filter=alice")

@@ -8,6 +8,7 @@ import dataclasses
 import datetime
 from typing import Any
 
+from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from handfast.bootstrap import cluster_info, jws, tokens
@@ -36,6 +37,14 @@ def leaf(issuer: making.Made = CA, *, age: float = 10, lasts: float = 365) -> by
 
 def certificate(**when: Any) -> certificates.Certificate:
     return certificates.read(leaf(**when))
+
+
+def server_certificate(issuer: making.Made = CA) -> certificates.Certificate:
+    """What the API server shows."""
+    names = [x509.DNSName("cluster.example")]
+    begins, ends = NOW - 10 * DAY, NOW + 355 * DAY
+    made = making.leaf(issuer, ExtendedKeyUsageOID.SERVER_AUTH, sans=names, not_before=begins, not_after=ends)
+    return certificates.read(made.der)
 
 
 def pem_of(*cas: making.Made) -> bytes:
@@ -84,7 +93,7 @@ def reach(**changes: Any) -> facts.Reach:
         server=SERVER,
         addresses=["192.0.2.1"],
         connected="192.0.2.1:6443",
-        certificate=certificate(),
+        certificate=server_certificate(),
         version="v1.37.0+handfast-0.1.0",
         ahead=datetime.timedelta(seconds=1),
     )
@@ -122,6 +131,9 @@ def good(**changes: Any) -> facts.Facts:
         "nodes": nodes(),
         "bindings": [],
         "machines": None,
+        "roles": {"identity": facts.Probe("http://127.0.0.1:9991", True)},
+        "pools": None,
+        "bootstrap": [],
         "mesh": None,
     }
     return facts.Facts(**{**values, **changes})

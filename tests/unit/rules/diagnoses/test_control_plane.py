@@ -49,6 +49,27 @@ def test_controllers_may_do_what_they_need(changes, wanted):
     assert verdict(control_plane.rights, **changes) == wanted
 
 
+OTHER_SERVER = known.reach(version="v1.34.1")
+UNREACHED = known.reach(version=facts.NOT_ASKED)
+
+
+@pytest.mark.parametrize(
+    ("changes", "wanted"),
+    [
+        ({}, ("ok", "")),
+        ({"roles": {}}, ("ok", "")),
+        ({"roles": None}, ("unknown", "Unknown")),
+        ({"roles": None, "reach": OTHER_SERVER}, ("ok", "")),
+        ({"roles": None, "reach": UNREACHED}, ("unknown", "Unknown")),
+        ({"roles": {"identity": facts.Probe("http://a", False, "no answer")}}, ("failed", "RoleNotReady")),
+        ({"serving": {"machineConfig": known.certificate()}}, ("ok", "")),
+        ({"serving": {"machineConfig": known.certificate(age=350)}}, ("failed", "CertificateEndsSoon")),
+    ],
+)
+def test_other_roles_are_ready_and_serve_with_a_certificate_that_was_renewed(changes, wanted):
+    assert verdict(control_plane.roles, **changes) == wanted
+
+
 @pytest.mark.parametrize(
     ("ready", "wanted"),
     [

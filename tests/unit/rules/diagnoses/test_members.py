@@ -9,6 +9,7 @@ from handfast.rules import check, request_explanation
 from handfast.rules.certificates import kubelet, request_age
 from handfast.rules.diagnoses import facts, members
 from handfast.rules.machines import listing
+from handfast.rules.nodes import overview
 from tests.unit.rules.diagnoses import known
 from tests.unit.rules.nodes import test_overview
 
@@ -77,6 +78,16 @@ def test_what_an_explanation_lacks_is_told_with_the_request_that_waits():
 )
 def test_nodes_fail_by_their_certificates_and_warn_by_silence(changes, wanted):
     assert verdict(members.nodes, **changes) == wanted
+
+
+def test_of_very_many_nodes_a_few_are_named_and_all_are_counted():
+    standing = overview.standing(known.nodes(issued=[test_overview.entry(age=25)]), known.NOW)
+    many = overview.Standing(counts={**standing.counts, overview.State.EXPIRED: 500}, needing=[*standing.needing] * 20)
+    check = members.nodes(known.good(nodes=many))
+    assert check.sentence.startswith("500 expired; w1: ")
+    assert check.sentence.endswith(" more")
+    shown = check.sentence.count("w1: ")
+    assert f" and {500 - shown} more" in check.sentence
 
 
 def binding(role: str, group: str = "system:nodes", namespace: str = ""):

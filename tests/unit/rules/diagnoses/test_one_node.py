@@ -3,8 +3,10 @@
 
 import pytest
 
+from handfast import errors
 from handfast.rules import check
 from handfast.rules.diagnoses import facts, one_node
+from handfast.rules.nodes import overview
 from tests.unit.rules.diagnoses import known
 from tests.unit.rules.diagnoses.test_members import explained
 from tests.unit.rules.nodes import test_overview
@@ -59,3 +61,9 @@ def test_a_request_for_another_signer_or_node_is_not_its_own():
     others = [known.request(signerName="kubernetes.io/kubelet-serving"), known.request(of="w2")]
     rows = one_node.checks("w1", known.good(requests=facts.Requests(others), nodes=test_overview.read()))
     assert rows[0].reason == "NoRequest"
+
+
+def test_one_node_is_not_judged_by_how_all_of_them_stand():
+    standing = overview.standing(known.nodes(), known.NOW)
+    with pytest.raises(errors.Misuse):
+        one_node.checks("w1", known.good(nodes=standing))

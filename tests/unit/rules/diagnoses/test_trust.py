@@ -3,6 +3,7 @@
 
 import pytest
 
+from handfast.pki import certificates
 from handfast.rules import check, client_ca_bundle
 from handfast.rules.diagnoses import facts, trust
 from tests.unit.pki import making
@@ -10,6 +11,20 @@ from tests.unit.rules.diagnoses import known
 
 OLD = making.ca("old-ca", not_before=known.NOW - 3000 * known.DAY, not_after=known.NOW - known.DAY)
 NO_CA = making.leaf(known.CA)
+
+
+# In force for a quarter of an hour more.
+SHORT = making.ca("short", not_before=known.NOW - 3000 * known.DAY, not_after=known.NOW + known.DAY / 96)
+SHORT_LEAF = known.leaf(SHORT, age=1, lasts=2)
+
+
+def read(ca: making.Made) -> certificates.Certificate:
+    return certificates.read(ca.der)
+
+
+def shown_by(ca: making.Made) -> dict[str, facts.Reach]:
+    """The server shows a certificate of this CA."""
+    return {"reach": known.reach(certificate=known.server_certificate(ca))}
 
 
 def verdict(judge, **changes):
@@ -30,6 +45,18 @@ def issued(*ders):
         ({"own_ca": known.pem_of(OLD), "cluster_info": known.info(OLD)}, ("failed", "CAExpired")),
         ({"cluster_info": known.info(OLD)}, ("warning", "CAExpired")),
         ({"cluster_info": check.Unread("no")}, ("ok", "")),
+        ({"own_ca": known.pem_of(known.CA, SHORT)}, ("ok", "")),
+        ({"own_ca": known.pem_of(known.CA, SHORT), **shown_by(SHORT)}, ("failed", "CAEndsSoon")),
+        # Nobody here knows who signs.
+        ({"own_ca": known.pem_of(known.CA, SHORT), **shown_by(OLD)}, ("warning", "CAEndsSoon")),
+        (
+            {"own_ca": known.pem_of(known.CA, SHORT), "reach": known.reach(certificate=known.certificate())},
+            ("warning", "CAEndsSoon"),
+        ),
+        (
+            {"own_ca": known.pem_of(known.CA, SHORT), "reach": known.reach(certificate=check.Unread("no"))},
+            ("warning", "CAEndsSoon"),
+        ),
     ],
 )
 def test_the_cas_of_the_server_can_be_read_and_last(changes, wanted):
@@ -54,6 +81,24 @@ def test_the_cas_of_the_server_can_be_read_and_last(changes, wanted):
         ({"requests": facts.Requests([known.request(der=b"broken"), known.request()])}, ("ok", "")),
         ({"requests": facts.Requests([known.request(der=known.leaf(known.OTHER_CA), signerName="a/b")])}, ("ok", "")),
         ({"requests": check.Unread("no")}, ("ok", "")),
+        ({"client_cas": known.bundle(known.CA, SHORT)}, ("ok", "")),
+        ({"client_cas": known.bundle(known.CA, SHORT), "requests": issued(SHORT_LEAF)}, ("failed", "CAEndsSoon")),
+        ({"client_cas": known.bundle(known.CA, SHORT), "signer_ca": read(SHORT)}, ("failed", "CAEndsSoon")),
+        ({"client_cas": known.bundle(known.CA, SHORT), "requests": issued()}, ("ok", "")),
+        (
+            {
+                "client_cas": known.bundle(known.CA, SHORT),
+                "requests": issued(),
+                "credential": certificates.read(SHORT_LEAF),
+            },
+            ("failed", "CAEndsSoon"),
+        ),
+        (
+            {"client_cas": known.bundle(known.CA, SHORT), "requests": issued(), "credential": None},
+            ("warning", "CAEndsSoon"),
+        ),
+        ({"signer_ca": read(known.CA), "requests": issued()}, ("ok", "")),
+        ({"signer_ca": read(known.OTHER_CA), "requests": issued()}, ("failed", "SignerNotTrusted")),
     ],
 )
 def test_the_cas_of_clients_last_and_believe_what_is_issued(changes, wanted):

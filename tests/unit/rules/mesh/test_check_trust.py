@@ -5,6 +5,7 @@ import datetime
 
 import pytest
 
+from handfast.pki import certificates, pem
 from handfast.rules import check
 from handfast.rules.mesh import check_trust, issuer, settings, webhook
 from tests.unit.pki import making
@@ -13,6 +14,11 @@ from tests.unit.rules.mesh import checking
 
 FORBIDDEN = check.Unread("no")
 DAY = datetime.timedelta(days=1)
+
+
+def _ending(data: bytes) -> datetime.timedelta:
+    """How long it is from NOW to a minute before the end of a certificate."""
+    return certificates.read(pem.certificates_from_pem(data)[0]).not_after - NOW - datetime.timedelta(minutes=1)
 
 
 def verdicts(**changes):
@@ -71,14 +77,37 @@ def test_an_issuer_is_judged_as_the_identity_service_does():
     [
         (datetime.timedelta(days=250), ("ok", ""), ("ok", "")),
         (datetime.timedelta(days=310), ("ok", ""), ("warning", "IssuerEndsSoon")),
+        (datetime.timedelta(days=354), ("ok", ""), ("failed", "IssuerEndsSoon")),
+        (datetime.timedelta(days=364), ("ok", ""), ("failed", "IssuerEndsSoon")),
+        (_ending(checking.MATERIAL.certificate), ("ok", ""), ("failed", "IssuerEndsSoon")),
         (datetime.timedelta(days=400), ("ok", ""), ("failed", "IssuerExpired")),
-        (datetime.timedelta(days=3620), ("warning", "TrustAnchorEndsSoon"), ("failed", "IssuerExpired")),
+        (datetime.timedelta(days=3600), ("warning", "TrustAnchorEndsSoon"), ("failed", "IssuerExpired")),
+        (datetime.timedelta(days=3639), ("failed", "TrustAnchorEndsSoon"), ("failed", "IssuerExpired")),
+        (_ending(checking.MATERIAL.anchors), ("failed", "TrustAnchorEndsSoon"), ("failed", "IssuerExpired")),
         (datetime.timedelta(days=4000), ("failed", "TrustAnchorExpired"), ("failed", "IssuerExpired")),
     ],
 )
-def test_an_end_is_told_sixty_days_before_and_fails_after_it(later, anchors, signer):
+def test_an_end_is_told_sixty_days_before_and_fails_thirty_days_before(later, anchors, signer):
     told = verdicts(now=NOW + later)
     assert (told["trust-anchors"], told["issuer"]) == (anchors, signer)
+
+
+def test_an_anchor_by_which_the_issuer_is_not_believed_may_end_beside_the_one_that_counts():
+    good, ending = material(), making.ca("old", not_before=NOW - 3000 * DAY, not_after=NOW + 11 * DAY)
+    anchors, signing = checking.trust(issuer.Material(good.certificate, good.key, good.anchors + ending.pem))
+    assert verdicts(anchors=anchors, signing=signing)["trust-anchors"] == ("warning", "TrustAnchorEndsSoon")
+    # Nobody knows which one counts.
+    assert verdicts(anchors=anchors, signing=FORBIDDEN)["trust-anchors"] == ("failed", "TrustAnchorEndsSoon")
+
+
+def test_what_lies_between_the_issuer_and_its_anchor_ends_as_the_issuer_does():
+    root = making.ca("root", not_before=NOW - DAY, not_after=NOW + 3650 * DAY)
+    middle = making.ca("middle", root, not_before=NOW - 300 * DAY, not_after=NOW + 11 * DAY)
+    made = making.ca("issuer", middle, not_before=NOW - DAY, not_after=NOW + 300 * DAY)
+    anchors, signing = checking.trust(issuer.Material(made.pem + middle.pem, made.key_pem, root.pem))
+    told = {each.name: each for each in check_trust.checks(checking.facts(anchors=anchors, signing=signing))}
+    assert (told["issuer"].verdict.value, told["issuer"].reason) == ("failed", "IssuerEndsSoon")
+    assert "above the issuer" in told["issuer"].sentence
 
 
 def test_an_anchor_that_is_not_in_force_fails():
@@ -119,6 +148,11 @@ def test_a_webhook_that_is_not_believed_fails():
     assert verdicts(webhook=bare)["webhook"] == ("failed", "WebhookNotBelieved")
     assert verdicts(injector_pair=None)["webhook"] == ("failed", "WebhookCertificate")
     assert verdicts(now=NOW + 8 * DAY)["webhook"] == ("failed", "WebhookCertificate")
+
+
+def test_a_webhook_whose_certificate_should_have_been_renewed_fails_before_its_end():
+    assert verdicts(now=NOW + 6 * DAY)["webhook"] == ("ok", "")
+    assert verdicts(now=NOW + 6.5 * DAY)["webhook"] == ("failed", "CertificateEndsSoon")
 
 
 def test_a_webhook_that_does_not_follow_its_setting_is_told():

@@ -103,15 +103,19 @@ def test_a_pod_with_other_anchors_is_told():
     assert verdicts(pods=[checking.pod("web", proxy=True, anchors="")])["pod-anchors"] == ("ok", "")
 
 
-def test_a_reported_certificate_that_is_over_is_told():
+def test_a_reported_certificate_that_is_over_fails_and_one_that_is_late_is_told():
     def reported(at):
         return {"metadata": {"namespace": "shop", "name": "p"}, "status": {"certificate": {"notAfter": at}}}
 
-    assert verdicts(workloads=[reported("2020-01-01T00:00:00Z")])["workload-certificates"] == (
-        "warning",
-        "WorkloadCertificateExpired",
-    )
+    over = [reported("2020-01-01T00:00:00Z")]
+    assert verdicts(workloads=over)["workload-certificates"] == ("failed", "WorkloadCertificateExpired")
+    for hours, verdict in ((2, ("warning", "WorkloadCertificateLate")), (3, ("ok", ""))):
+        left = [reported(f"{NOW + hours * 3600 * SECOND:%Y-%m-%dT%H:%M:%SZ}")]
+        assert verdicts(workloads=left)["workload-certificates"] == verdict
     assert verdicts(workloads=[reported("9999-01-01T00:00:00Z"), reported("no")])["workload-certificates"] == ("ok", "")
+    # A Pod that has ended renews nothing.
+    done = [checking.pod("p", phase="Succeeded")]
+    assert verdicts(workloads=over, pods=done)["workload-certificates"] == ("ok", "")
 
 
 def test_a_pod_whose_agent_has_the_anchors_of_today_is_not():

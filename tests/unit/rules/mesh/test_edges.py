@@ -54,6 +54,23 @@ def test_nonsense_is_left_out():
     )
 
 
+@pytest.mark.parametrize("at", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59.999999-14:00", "never"])
+def test_an_instant_that_cannot_be_reckoned_with_is_left_out(at):
+    row = {
+        "direction": "inbound",
+        "peer": WEB,
+        "port": 80,
+        "secured": True,
+        "count": 1,
+        "firstSeen": at,
+        "lastSeen": at,
+    }
+    workload = edges.read({"status": {"identity": DB, "edges": [row]}})
+    assert workload is not None
+    edge = only(workload)
+    assert (edge.client, edge.since, edge.last) == (WEB, None, None)
+
+
 def test_what_both_ends_say_is_one_edge():
     edge = only(
         Workload(WEB, (outbound(DB, count=7, destination="db.shop:5432", first=AT, last=AT),)),

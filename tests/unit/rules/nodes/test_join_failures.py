@@ -69,6 +69,8 @@ ODD: dict[str, dict[str, Any]] = {
     "a reason of colours": event(reason="\x1b[31mTokenExpired"),
     "a token that is none": event(**{"token-id": "ABCDEF"}),
     "a whole token": event(**{"token-id": "abcdef.0123456789abcdef"}),
+    "a credential that is none": event(credential="password", **{"token-id": ""}),
+    "a credential beside a token": event(credential="certificate"),
     "a source that is none": event(source="evil.example"),
     "a name that is none": event(node="n1\nerror: all is lost"),
 }
@@ -100,6 +102,16 @@ def test_the_message_of_an_event_is_never_shown() -> None:
         ({"reason": "Revoked"}, "kubectl get revocations"),
         ({"reason": "WrongTokenSecret", "token": "abcdef"}, "handfast token explain abcdef"),
         ({"reason": "WrongTokenSecret"}, "handfast token list"),
+        (
+            {"reason": "UnknownAuthority", "credential": "certificate"},
+            "handfast machine credentials create --kind master --server SERVER --out DIRECTORY",
+        ),
+        (
+            {"reason": "AccountGone", "credential": "account"},
+            "handfast machine credentials create --kind worker --out DIRECTORY",
+        ),
+        ({"reason": "NoRuleAllows", "credential": "account"}, "kubectl get clusterrolebindings --output wide"),
+        ({"reason": "Revoked", "credential": "certificate"}, "kubectl get revocations"),
         ({"reason": "Waiting", "request": "a; rm -rf ~"}, "handfast csr explain 'a; rm -rf ~'"),
     ],
 )
@@ -182,6 +194,7 @@ def test_what_is_not_known_is_null() -> None:
         "source",
         "tokenID",
         "tokenKnown",
+        "credential",
         "node",
         "request",
     }

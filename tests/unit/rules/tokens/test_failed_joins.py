@@ -107,6 +107,42 @@ def test_strangers_take_no_room_from_who_holds_a_token(failures: failed_joins.Fa
     assert failures.due(NOW + SECOND)[0] is row
 
 
+def test_made_up_certificates_are_bounded_and_take_no_room_from_holders(failures: failed_joins.Failures) -> None:
+    count, reasons = 2000, ("UnknownAuthority", "Expired", "Malformed")
+    for number in range(count):
+        failures.note(
+            failure("certificate", address(number), shown=Shown.NOTHING, reason=reasons[number % len(reasons)]), NOW
+        )
+    # So many with an address, and one for each reason without.
+    assert len(failures) == failed_joins.OF_ONE_TOKEN + len(reasons)
+    assert sum(row.fresh for row in failures._rows.values()) == count
+    # Guessed ids have room beside them, and so has who holds the credential.
+    assert failures.note(guess(1), NOW).source == "192.0.2.1"
+    held = failures.note(failure("certificate", reason="Revoked"), NOW + SECOND)
+    assert held.source == "192.0.2.1"
+    assert failures.due(NOW + SECOND)[0] is held
+
+
+@pytest.mark.parametrize("word", failed_joins.SHARED)
+@pytest.mark.parametrize("shown", [Shown.NOTHING, Shown.SECRET])
+def test_of_a_certificate_nothing_is_kept_but_that_it_was_one(
+    failures: failed_joins.Failures, word: str, shown: Shown
+) -> None:
+    row = failures.note(failure(word, shown=shown, reason="UnknownAuthority"), NOW)
+    event = failed_joins.event(row, join_failures.sentence(row))
+    assert event["metadata"]["annotations"] == {
+        failed_joins.CREDENTIAL: word,
+        failed_joins.SOURCE: "192.0.2.1",
+        failed_joins.WHY: "UnknownAuthority",
+    }
+    assert event["metadata"]["name"].startswith(f"bootstrap-{word}.")
+    assert event["involvedObject"]["kind"] == "Namespace"
+    assert "machine credentials create" in event["message"]
+    [read] = join_failures.of_events([event])
+    assert (read.credential, read.token, read.source) == (word, "", "192.0.2.1")
+    assert join_failures.cells(read, NOW)[3] == join_failures.document(read)["credential"] == word
+
+
 def test_one_token_takes_no_room_from_another(failures: failed_joins.Failures) -> None:
     for number in range(1000):
         failures.note(failure("oldold", address(number)), NOW)

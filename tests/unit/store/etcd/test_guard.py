@@ -10,87 +10,26 @@ from collections.abc import AsyncIterator
 import pytest
 
 from handfast.apiserver.state import lost_answers
-from handfast.runtime import addresses
 from handfast.store import protocol
 from handfast.store.etcd import engine, guard
 from handfast.store.etcd import place as places
 from handfast.store.etcd import session as sessions
 from handfast.wire import etcd_access
-from tests.world import etcds
+from tests.world import etcds, lines
 
 OPEN = etcd_access.Access()
 
 
-class Line:
-    """A line to an etcd that can hang: what is sent meanwhile arrives when it is let go, as far as it was held."""
-
-    def __init__(self, upstream: addresses.Address) -> None:
-        self._upstream = upstream
-        self._server: asyncio.Server | None = None
-        self._up: asyncio.StreamWriter | None = None
-        self._hangs = False
-        self._closed_off = False
-        self._held = bytearray()
-        self.address = addresses.Address("127.0.0.1", 0)
-        self._ends: list[asyncio.StreamWriter] = []
-
-    async def start(self) -> None:
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
-        self.address = addresses.Address("127.0.0.1", self._server.sockets[0].getsockname()[1])
-
-    def hang(self) -> None:
-        self._hangs = True
-
-    def close_off(self) -> None:
-        """From now on nothing more is held: not that the sender gave up."""
-        self._closed_off = True
-
-    @property
-    def held(self) -> int:
-        return len(self._held)
-
-    async def let_go(self) -> None:
-        assert self._up is not None
-        self._up.write(bytes(self._held))
-        await self._up.drain()
-
-    async def stop(self) -> None:
-        assert self._server is not None
-        self._server.close()
-        for end in self._ends:
-            end.close()
-
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        back, up = await asyncio.open_connection(self._upstream.host, self._upstream.port)
-        self._up = up
-        self._ends += [writer, up]
-        await asyncio.gather(self._forth(reader, up), self._back(back, writer), return_exceptions=True)
-
-    async def _forth(self, reader: asyncio.StreamReader, up: asyncio.StreamWriter) -> None:
-        while data := await reader.read(1 << 16):
-            if not self._hangs:
-                up.write(data)
-                await up.drain()
-            elif not self._closed_off:
-                self._held += data
-
-    async def _back(self, back: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while data := await back.read(1 << 16):
-            if not self._hangs:
-                writer.write(data)
-                await writer.drain()
-
-
 @pytest.fixture
-async def line() -> AsyncIterator[Line]:
-    made = Line(etcds.shared().address)
+async def line() -> AsyncIterator[lines.Line]:
+    made = lines.Line(etcds.shared().address)
     await made.start()
     yield made
     await made.stop()
 
 
 @pytest.fixture
-async def store(line: Line, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[engine.EtcdStore]:
+async def store(line: lines.Line, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[engine.EtcdStore]:
     """Its watch is at the endpoint that stays; what is written goes over the line until that hangs."""
     place = places.Place((etcds.shared().address, line.address), etcds.shared().place().prefix)
     opened = await engine.open_store(place, OPEN)
@@ -102,7 +41,7 @@ async def store(line: Line, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[en
     await opened.close()
 
 
-async def sent_over(line: Line, store: engine.EtcdStore, attempt: lost_answers.Attempt) -> int:
+async def sent_over(line: lines.Line, store: engine.EtcdStore, attempt: lost_answers.Attempt) -> int:
     """A write whose first try hangs on the line; the second one goes another way."""
     line.hang()
     writing = asyncio.ensure_future(lost_answers.Attempts(store, lambda _why: None).make(attempt))
@@ -113,7 +52,9 @@ async def sent_over(line: Line, store: engine.EtcdStore, attempt: lost_answers.A
     return await writing
 
 
-async def test_a_create_that_was_lost_does_not_come_after_a_later_delete(line: Line, store: engine.EtcdStore) -> None:
+async def test_a_create_that_was_lost_does_not_come_after_a_later_delete(
+    line: lines.Line, store: engine.EtcdStore
+) -> None:
     revision = await sent_over(line, store, lost_answers.Attempt("a", b"v" * 4096, 0))
     await store.delete("a", expected=revision)
     await line.let_go()
@@ -125,7 +66,9 @@ async def test_a_create_that_was_lost_does_not_come_after_a_later_delete(line: L
     assert await store.create("a", b"new") > revision
 
 
-async def test_creates_of_other_servers_go_on_when_one_has_lost_an_answer(line: Line, store: engine.EtcdStore) -> None:
+async def test_creates_of_other_servers_go_on_when_one_has_lost_an_answer(
+    line: lines.Line, store: engine.EtcdStore
+) -> None:
     other = await engine.open_store(store._place, OPEN)
     await other.create("before", b"")
     await sent_over(line, store, lost_answers.Attempt("a", b"v" * 4096, 0))
