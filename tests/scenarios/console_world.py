@@ -30,7 +30,7 @@ from handfast.rules import user_names
 from tests.page_facts import ROOT
 from tests.scenarios import up_world
 
-SHOTS = ROOT / ".venv" / "console-shots"
+SHOTS = pathlib.Path(os.environ.get("CONSOLE_SHOTS") or ROOT / ".venv" / "console-shots")
 PHONE = {"width": 390, "height": 844}
 DESK = {"width": 1280, "height": 860}
 # A name of somebody else's that leads here, as after DNS rebinding.
