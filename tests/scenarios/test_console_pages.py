@@ -19,6 +19,7 @@ from handfast.client import ledger as ledger_writer
 from handfast.runtime import clock as clocks
 from tests.scenarios import console_nodes, console_world, test_console_mesh, up_world
 from tests.scenarios.test_console_people import file_request
+from tests.unit.console.pages import mesh_objects
 from tests.unit.console.pages.test_machines import MACHINES, machine
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -113,7 +114,7 @@ def fill(plane: up_world.Up) -> None:
     code, answer = plane.call("PUT", f"{MACHINES}/m-2/status", {**there, "status": status})
     assert code == 200, answer
     test_console_mesh.fill(plane)
-    edges = (test_console_mesh.made.edge("inbound", EVIL),)
+    edges = (mesh_objects.edge("inbound", EVIL),)
     test_console_mesh.run(plane, "shop/evil", *edges)
 
 
