@@ -9,7 +9,7 @@ import dataclasses
 import datetime
 import os
 import pathlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Any, TypeVar
 
 from handfast.api import status
@@ -32,8 +32,8 @@ SERVICES = api.Resource("", "v1", "services", True)
 SLICES = api.Resource("discovery.k8s.io", "v1", "endpointslices", True)
 CA_PEM = b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
 
-# `HANDFAST_COPIES=2` runs every story with two copies.
-COPIES = int(os.environ.get("HANDFAST_COPIES", "1"))
+# Every story has two copies of its controllers, and no lock: what holds with two holds with one. `HANDFAST_COPIES=1` has one.
+COPIES = int(os.environ.get("HANDFAST_COPIES", "2"))
 
 
 class Story:
@@ -137,6 +137,23 @@ def started(
 
 
 @contextlib.asynccontextmanager
+async def copied(
+    clock: clocks.Clock,
+    client_of: Callable[[], contextlib.AbstractAsyncContextManager[api.Client]],
+    builds_of: Callable[[], Iterable[role.Build]],
+    copies: int = COPIES,
+) -> AsyncIterator[list[loop.Controller[Any]]]:
+    """So many processes of these controllers, each with a connection and builds of its own."""
+    async with contextlib.AsyncExitStack() as stack:
+        running: list[loop.Controller[Any]] = []
+        for copy in range(copies):
+            client = await stack.enter_async_context(client_of())
+            group = await stack.enter_async_context(tasks.Group(f"copy-{copy}"))
+            running += started(group, client, clock, *builds_of())
+        yield running
+
+
+@contextlib.asynccontextmanager
 async def controlled(directory: pathlib.Path, *names: str, copies: int = COPIES) -> AsyncIterator[Story]:
     """A served world in which so many copies of the named controllers are at work."""
     # Real TLS compares certificates with the real time, so the movable clock starts there.
@@ -145,11 +162,9 @@ async def controlled(directory: pathlib.Path, *names: str, copies: int = COPIES)
     async with contextlib.AsyncExitStack() as stack:
         world = await stack.enter_async_context(worlds.world(directory / "world", clock=clock))
         client = await stack.enter_async_context(connected(world))
-        running: list[loop.Controller[Any]] = []
-        for copy in range(copies):
-            its_client = await stack.enter_async_context(connected(world))
-            its_group = await stack.enter_async_context(tasks.Group(f"copy-{copy}"))
-            running += started(its_group, its_client, clock, *(builds[name] for name in names))
+        running = await stack.enter_async_context(
+            copied(clock, lambda: connected(world), lambda: (builds[name] for name in names), copies)
+        )
         story = Story(client, clock)
 
         async def ready() -> bool:
