@@ -28,7 +28,7 @@ from handfast.runtime import clock as clocks
 
 ROOT: Final = pathlib.Path(__file__).resolve().parents[1]
 PICTURE: Final = ROOT / "docs" / "pictures" / "console.png"
-WIDTH, HEIGHT = 1280, 800
+WIDTH, HEIGHT = 1280, 880
 # No picture of the README is larger than this, in octets.
 LARGEST: Final = 150_000
 PAGE: Final = "/"

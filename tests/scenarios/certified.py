@@ -15,11 +15,10 @@ from prometheus_client import parser
 from handfast.api import handfast_kinds, signer_names
 from handfast.assembly import controllers
 from handfast.client import api
-from handfast.controllers import loop
+from handfast.controllers import loop, role
 from handfast.controllers.certificates import approver, cleaner, signer
 from handfast.controllers.certificates import authorities as signing_authorities
 from handfast.pki import certificates, keys, names, pem, request_names, requests
-from handfast.runtime import tasks
 from tests.scenarios import controlled as c
 from tests.scenarios import granting
 from tests.world import world as worlds
@@ -41,12 +40,18 @@ def files(world: worlds.World) -> dict[str, signing_authorities.Files]:
 
 
 @contextlib.asynccontextmanager
-async def running(world: worlds.World, *chosen: str, **more: Any) -> AsyncIterator[list[loop.Controller[Any]]]:
-    """One process of these controllers."""
-    authorities = signing_authorities.SigningAuthorities(files(world), world.clock)
-    builds = controllers.known(c.CA_PEM, authorities=authorities, **more)
-    async with c.as_controllers(world) as client, tasks.Group("process") as group:
-        yield c.started(group, client, world.clock, *(builds[name] for name in chosen or ALL))
+async def running(
+    world: worlds.World, *chosen: str, copies: int | None = None, **more: Any
+) -> AsyncIterator[list[loop.Controller[Any]]]:
+    """So many processes of these controllers."""
+
+    def builds() -> list[role.Build]:
+        authorities = signing_authorities.SigningAuthorities(files(world), world.clock)
+        known = controllers.known(c.CA_PEM, authorities=authorities, **more)
+        return [known[name] for name in chosen or ALL]
+
+    async with c.copied(world.clock, lambda: c.as_controllers(world), builds, copies) as processes:
+        yield processes
 
 
 class Story(c.WorldStory):

@@ -30,9 +30,11 @@ from handfast.rules import user_names
 from tests.page_facts import ROOT
 from tests.scenarios import up_world
 
-SHOTS = ROOT / ".venv" / "console-shots"
+SHOTS = pathlib.Path(os.environ.get("CONSOLE_SHOTS") or ROOT / ".venv" / "console-shots")
 PHONE = {"width": 390, "height": 844}
 DESK = {"width": 1280, "height": 860}
+# A name of somebody else's that leads here, as after DNS rebinding.
+REBOUND = "rebound.example"
 
 
 class Console:
@@ -203,7 +205,12 @@ def chromium() -> str:
 def browser() -> Iterator[playwright.Browser]:
     with playwright.sync_playwright() as driver:
         # Tests run as root, and in containers with a small /dev/shm.
-        words = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"]
+        words = [
+            "--no-sandbox",
+            "--disable-dev-shm-usage",
+            "--disable-gpu",
+            f"--host-resolver-rules=MAP {REBOUND} 127.0.0.1",
+        ]
         # People's browsers keep pages for going back; playwright's would not.
         kept = ["--disable-back-forward-cache"]
         made = driver.chromium.launch(executable_path=chromium(), args=words, ignore_default_args=kept)
@@ -221,3 +228,8 @@ def require_accessible(page: playwright.Page) -> None:
 def require_no_sideways_scroll(page: playwright.Page) -> None:
     wider = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
     assert wider <= 0, f"the page is {wider} px wider than the window"
+    # Nor does a table in its window: what is beyond its edge is not seen.
+    within = page.evaluate(
+        "[...document.querySelectorAll('.window')].map((each) => each.scrollWidth - each.clientWidth)"
+    )
+    assert not any(each > 0 for each in within), f"a table is wider than its window: {within} px"

@@ -9,7 +9,7 @@ import dataclasses
 import datetime
 import os
 import pathlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Any, TypeVar
 
 from handfast.api import status
@@ -32,8 +32,23 @@ SERVICES = api.Resource("", "v1", "services", True)
 SLICES = api.Resource("discovery.k8s.io", "v1", "endpointslices", True)
 CA_PEM = b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
 
-# `HANDFAST_COPIES=2` runs every story with two copies.
-COPIES = int(os.environ.get("HANDFAST_COPIES", "1"))
+# These suites have two copies of their controllers, and no lock: what holds with two holds with one. All others have one, which costs half as
+# much; `HANDFAST_COPIES` says how many everybody has.
+TWICE = (
+    "test_controllers_",
+    "test_bootstrap_cas",
+    "test_machine_approver",
+    "test_credential_rollout_steps",
+    "test_issuance_ledger",
+)
+
+
+def copies_here() -> int:
+    """How many copies the story that runs now has."""
+    said = os.environ.get("HANDFAST_COPIES")
+    if said is not None:
+        return int(said)
+    return 2 if any(f"/{name}" in os.environ.get("PYTEST_CURRENT_TEST", "") for name in TWICE) else 1
 
 
 class Story:
@@ -137,7 +152,24 @@ def started(
 
 
 @contextlib.asynccontextmanager
-async def controlled(directory: pathlib.Path, *names: str, copies: int = COPIES) -> AsyncIterator[Story]:
+async def copied(
+    clock: clocks.Clock,
+    client_of: Callable[[], contextlib.AbstractAsyncContextManager[api.Client]],
+    builds_of: Callable[[], Iterable[role.Build]],
+    copies: int | None = None,
+) -> AsyncIterator[list[loop.Controller[Any]]]:
+    """So many processes of these controllers, each with a connection and builds of its own."""
+    async with contextlib.AsyncExitStack() as stack:
+        running: list[loop.Controller[Any]] = []
+        for copy in range(copies_here() if copies is None else copies):
+            client = await stack.enter_async_context(client_of())
+            group = await stack.enter_async_context(tasks.Group(f"copy-{copy}"))
+            running += started(group, client, clock, *builds_of())
+        yield running
+
+
+@contextlib.asynccontextmanager
+async def controlled(directory: pathlib.Path, *names: str, copies: int | None = None) -> AsyncIterator[Story]:
     """A served world in which so many copies of the named controllers are at work."""
     # Real TLS compares certificates with the real time, so the movable clock starts there.
     clock = MovableClock(datetime.datetime.now(datetime.UTC))
@@ -145,11 +177,9 @@ async def controlled(directory: pathlib.Path, *names: str, copies: int = COPIES)
     async with contextlib.AsyncExitStack() as stack:
         world = await stack.enter_async_context(worlds.world(directory / "world", clock=clock))
         client = await stack.enter_async_context(connected(world))
-        running: list[loop.Controller[Any]] = []
-        for copy in range(copies):
-            its_client = await stack.enter_async_context(connected(world))
-            its_group = await stack.enter_async_context(tasks.Group(f"copy-{copy}"))
-            running += started(its_group, its_client, clock, *(builds[name] for name in names))
+        running = await stack.enter_async_context(
+            copied(clock, lambda: connected(world), lambda: (builds[name] for name in names), copies)
+        )
         story = Story(client, clock)
 
         async def ready() -> bool:

@@ -21,7 +21,6 @@ from handfast.controllers import loop
 from handfast.controllers.machines import approver as machine_approver
 from handfast.rules import controller_rights
 from handfast.rules.machines import bootstrapper, settings
-from handfast.runtime import tasks
 from tests.scenarios import callers, certified, controlled, granting
 from tests.world import warm
 
@@ -141,16 +140,18 @@ async def running_as_printed(story: Story, *chosen: str, **more: Any) -> AsyncIt
     token = (await callers.make(story.world, path, {"spec": {}}))["status"]["token"]
     admin = connection.load(str(story.world.place.admin_kubeconfig))
     place = dataclasses.replace(admin, server=story.world.base, cert_pem=None, key_pem=None, token=token)
-    link = transport.Transport(place, clock=story.clock)
     builds = controllers.known(controlled.CA_PEM, selection=controllers.Selection(names=chosen), **more)
-    try:
-        async with tasks.Group("printed") as group:
-            client = api.Client(link)
-            controlled.started(group, client, story.clock, *(builds[name] for name in chosen))
-            yield
-            group.end()
-    finally:
-        await link.close()
+
+    @contextlib.asynccontextmanager
+    async def client() -> AsyncIterator[api.Client]:
+        link = transport.Transport(place, clock=story.clock)
+        try:
+            yield api.Client(link)
+        finally:
+            await link.close()
+
+    async with controlled.copied(story.clock, client, lambda: (builds[name] for name in chosen)):
+        yield
 
 
 def _identity(document: dict[str, Any]) -> tuple[str, str]:

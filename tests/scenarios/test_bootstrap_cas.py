@@ -22,7 +22,7 @@ from handfast.datadir.rotation import trust_objects
 from handfast.pki import authority, certificates, keys, names, pem, profiles
 from handfast.rules import client_ca_bundle, user_names
 from handfast.rules.machines import bootstrapper, client_ca_sources, credential_end
-from handfast.runtime import tasks, tls
+from handfast.runtime import tls
 from tests.scenarios import controlled as c
 
 BUNDLE = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication"
@@ -113,15 +113,10 @@ async def fleet(directory: pathlib.Path) -> AsyncIterator[Fleet]:
 
 
 @contextlib.asynccontextmanager
-async def at_work(story: Fleet, copies: int = 1) -> AsyncIterator[None]:
+async def at_work(story: Fleet, copies: int | None = None) -> AsyncIterator[None]:
     """The real controller, with the rights that the default policy gives it."""
     build = controllers.known(story.world.place.ca_certificate.read_bytes())[client_ca.NAME]
-    async with contextlib.AsyncExitStack() as stack:
-        running = []
-        for number in range(copies):
-            client = await stack.enter_async_context(c.as_controllers(story.world))
-            group = await stack.enter_async_context(tasks.Group(f"copy-{number}"))
-            running += c.started(group, client, story.clock, build)
+    async with c.copied(story.clock, lambda: c.as_controllers(story.world), lambda: [build], copies) as running:
 
         async def ready() -> bool:
             return all(controller.ready for controller in running)

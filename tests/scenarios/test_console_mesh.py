@@ -64,9 +64,8 @@ def run(plane: up_world.Up, title: str, *edges: dict[str, Any], **more: Any) -> 
     assert code == 200, answer
 
 
-@pytest.fixture(scope="module")
-def mesh(console: console_world.Console) -> Iterator[up_world.Up]:
-    plane = console.plane
+def fill(plane: up_world.Up) -> None:
+    """A mesh that is being rotated, and who talks to whom in it."""
     for path, document in (*made.installation(OLD, BOTH), made.namespace("shop"), made.namespace("pay")):
         post(plane, path, document)
     state = trust_rotation.State(
@@ -89,6 +88,12 @@ def mesh(console: console_world.Console) -> Iterator[up_world.Up]:
         ),
     )
     post(plane, *made.policy("shop", "batch", mode="audit", targets={"serviceAccounts": ["batch"]}, clients=[]))
+
+
+@pytest.fixture(scope="module")
+def mesh(console: console_world.Console) -> Iterator[up_world.Up]:
+    plane = console.plane
+    fill(plane)
     yield plane
     for space in ("shop", "pay", made.NAMESPACE):
         plane.call("DELETE", f"/api/v1/namespaces/{space}")
@@ -165,33 +170,6 @@ def test_what_a_stranger_reports_stays_text(mesh_looker: console_world.Looker, m
         assert "\u202e" not in page.content()
     page = mesh_looker.page("/mesh/edges?filter=evil")
     page.locator(".mark", has_text="U+202E").first.wait_for()
-
-
-PAGES = ("/mesh", "/mesh/workloads", "/mesh/edges", "/check", "/store")
-
-
-def test_every_page_is_whole_without_scripts(mesh_looker: console_world.Looker):
-    page = mesh_looker.page(PAGES[0], java_script_enabled=False)
-    for path in PAGES:
-        page.goto(path)
-        page.get_by_role("heading", level=1).wait_for()
-        assert page.locator("main table").count() > 0
-    # A picture that nothing moves is whole, and scrolls.
-    page.goto("/mesh")
-    assert page.locator("a.box").count() > 0
-    assert page.locator(".graph-keys").is_hidden()
-    page.goto("/mesh/workloads?state=expired&sort=pod")
-    assert page.locator("tbody tr[data-key]").count() == 1
-
-
-def test_every_page_fits_a_phone(mesh_looker: console_world.Looker):
-    page = mesh_looker.page(PAGES[0], viewport=console_world.PHONE)
-    for path in PAGES:
-        page.goto(path)
-        page.get_by_role("heading", level=1).wait_for()
-        mesh_looker.picture(page, f"{path.strip('/').replace('/', '-')}-phone")
-        console_world.require_no_sideways_scroll(page)
-        console_world.require_accessible(page)
 
 
 def test_rows_are_filtered_and_sorted_by_the_server(mesh_looker: console_world.Looker):

@@ -28,18 +28,15 @@ def zoom_of(page: playwright.Page) -> float:
     return float(page.evaluate("+getComputedStyle(document.querySelector('.lives')).getPropertyValue('--zoom')"))
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_nodes_can_be_read_by_everybody(looker: console_world.Looker, scheme: str):
-    page = looker.page("/nodes", color_scheme=scheme)
+def test_every_state_of_a_node_is_told(looker: console_world.Looker):
+    page = looker.page("/nodes")
     expect(page.locator("tr[data-key]").first).to_contain_text("edge-expired")
     for state in ("expired", "late", "silent", "revoked", "good"):
         expect(page.locator("#summary")).to_contain_text(state)
     bar = page.locator("tr[data-key=edge-late] svg.life")
-    expect(bar.locator("title")).to_have_text(re.compile(r"issued 23h ago, renewal was due until \d+m ago, ends in"))
-    page.locator("#live.on").wait_for()
-    looker.picture(page, f"nodes-{scheme}")
-    console_world.require_accessible(page)
-    console_world.require_no_sideways_scroll(page)
+    expect(bar.locator("title")).to_have_text(
+        re.compile(r"issued 23 h ago, renewal was due until 1 h \d+ min ago, ends in")
+    )
 
 
 def test_the_axis_is_zoomed_by_keys_and_by_the_wheel(looker: console_world.Looker):
@@ -120,21 +117,6 @@ def test_the_ledger_is_searched_and_its_chain_verified(looker: console_world.Loo
     expect(page.get_by_text("It is in the chain")).to_be_visible()
     page.goto("/ledger?filter=edge-silent")
     expect(page.locator("tr[data-key]")).to_have_count(1)
-
-
-def test_machines_that_a_cluster_does_not_have_are_explained(looker: console_world.Looker):
-    page = looker.page("/machines")
-    expect(page.get_by_text("Machines are not known here.")).to_be_visible()
-    console_world.require_accessible(page)
-
-
-def test_on_a_phone_nothing_scrolls_sideways(looker: console_world.Looker):
-    page = looker.page("/nodes", viewport=console_world.PHONE, has_touch=True)
-    for path in ("/nodes", "/nodes/edge-late", "/ledger", "/machines"):
-        page.goto(path)
-        page.locator("#live.on").wait_for()
-        looker.picture(page, f"phone{path.replace('/', '-')}")
-        console_world.require_no_sideways_scroll(page)
 
 
 def test_without_javascript_rows_are_filtered_sorted_and_paged(looker: console_world.Looker):

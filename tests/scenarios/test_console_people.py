@@ -216,10 +216,3 @@ def test_what_strangers_write_is_text(looker: console_world.Looker) -> None:
     page.goto("/tokens/evilid")
     page.locator("#token_head .mark").wait_for()
     assert page.locator("img").count() == 0
-
-
-@pytest.mark.parametrize("path", ["/requests", "/tokens", "/tokens/new"])
-def test_every_page_is_whole_on_a_phone_and_in_the_dark(looker: console_world.Looker, path: str) -> None:
-    page = looker.page(path, viewport=console_world.PHONE, color_scheme="dark")
-    page.locator("#live.on").wait_for()
-    look(looker, page, f"{path.strip('/').replace('/', '-')}-phone-dark-live")

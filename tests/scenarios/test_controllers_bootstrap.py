@@ -26,7 +26,7 @@ from handfast.client import api
 from handfast.controllers.joining import bootstrap_signer, token_cleaner
 from handfast.controllers.joining import cluster_info as publisher
 from handfast.rules import user_names
-from handfast.runtime import addresses, tasks
+from handfast.runtime import addresses
 from tests.scenarios import controlled as c
 from tests.world import world as worlds
 
@@ -38,10 +38,9 @@ ALL = (publisher.NAME, bootstrap_signer.NAME, token_cleaner.NAME)
 async def running(
     world: worlds.World, *names: str, servers: tuple[str, ...] = SERVERS, ca: bytes = c.CA_PEM
 ) -> AsyncIterator[None]:
-    """One process of these controllers."""
+    """So many processes of these controllers as every story has."""
     builds = controllers.known(ca, servers=servers)
-    async with c.as_controllers(world) as client, tasks.Group("process") as group:
-        c.started(group, client, world.clock, *(builds[name] for name in names))
+    async with c.copied(world.clock, lambda: c.as_controllers(world), lambda: (builds[name] for name in names)):
         yield
 
 

@@ -60,7 +60,7 @@ async def test_it_waits_until_the_lease_has_ended(tmp_path: pathlib.Path) -> Non
     async with c.told(tmp_path) as story, contextlib.AsyncExitStack() as stack:
         await story.bind("nodeclient", c.JOINERS)
         for _ in range(2):
-            await stack.enter_async_context(c.running(story.world))
+            await stack.enter_async_context(c.running(story.world, copies=1))
         message = await waiting(story)
         assert 'the Node "n1" is alive' in message
         assert await story.eventually(lambda: story.told("taken"), "told")

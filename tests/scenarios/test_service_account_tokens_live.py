@@ -25,7 +25,6 @@ from cryptography.hazmat.primitives.asymmetric import utils as signatures
 from handfast.assembly import controllers, guard
 from handfast.controllers.cluster import service_account_tokens
 from handfast.pki import jwt, keys
-from handfast.runtime import tasks
 from tests.scenarios import callers, controlled, wire
 from tests.world import world as worlds
 
@@ -264,8 +263,10 @@ async def filled_by_its_controller(world: worlds.World) -> AsyncIterator[control
     """The real controller of tokens in Secrets, with the server's own key."""
     signer = jwt.Signer(keys.private_from_pem(world.place.service_account_key.read_bytes()))
     build = controllers.known(world.place.ca_certificate.read_bytes(), signer)[service_account_tokens.NAME]
-    async with controlled.connected(world) as client, tasks.Group("controller") as group:
-        controlled.started(group, client, world.clock, build)
+    async with (
+        controlled.connected(world) as client,
+        controlled.copied(world.clock, lambda: controlled.connected(world), lambda: [build]),
+    ):
         yield controlled.Story(client, world.movable())
 
 

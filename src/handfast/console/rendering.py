@@ -32,7 +32,7 @@ _TEMPLATES: Final = pathlib.Path(__file__).parent / "templates"
 _WORDS: Final = "words.html"
 _AROUND: Final = "base.html"
 # Every macro of `words.html` that templates may use.
-_MACROS: Final = ("state", "empty", "trouble", "command", "pager", "column")
+_MACROS: Final = ("state", "empty", "trouble", "command", "step", "pager", "column")
 
 
 class Renderer:

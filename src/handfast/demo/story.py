@@ -187,7 +187,7 @@ STEPS: Final = (
             ),
             Line(
                 "kubectl --cache-dir cache get pods -n shop"
-                " -o custom-columns='POD:.metadata.name,SIDECARS:.spec.initContainers[*].name,PROGRAM:.spec.containers[*].name'",
+                " -o custom-columns='POD:.metadata.name,SIDECARS:.spec.initContainers[*].name'",
                 seen=("^web.*linkerd-proxy", "^client.*linkerd-proxy"),
                 instead="{python} ask.py pods shop",
             ),

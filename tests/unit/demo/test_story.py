@@ -99,3 +99,10 @@ def test_without_the_mesh_most_of_the_story_is_left_and_up_does_not_start_it():
 @pytest.mark.parametrize("name", [name for name in material.FILES if name.endswith(".py")])
 def test_the_programs_of_the_shop_are_python(name):
     compile(material.FILES[name], name, "exec")
+
+
+@pytest.mark.parametrize("text", [line.text for _, line in LINES])
+def test_every_line_is_folded_into_a_window_of_a_hundred_columns(text):
+    """As that of the recording; two are for the prompt."""
+    rows = lines.folded(lines.filled(text, FACTS), 98)
+    assert max(map(len, rows)) <= 98

@@ -24,7 +24,9 @@ async def show(known: known_module.Known, question: questions.Question) -> dict[
     rows = () if facts is None else judged.everything(facts)
     only = question.more.get("only", "")
     return {
-        "checks": [each for each in rows if only != "unwell" or each.verdict is not check.Verdict.OK],
+        "checks": [
+            each for each in checks_module.ordered(rows) if only != "unwell" or each.verdict is not check.Verdict.OK
+        ],
         "everything": rows,
         "only": only,
         "sentence": checks_module.sentence(rows),

@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
@@ -41,6 +42,7 @@ async def show(known: known_module.Known, question: questions.Question) -> dict[
         "outside": machines.behind(fleet.outside),
         "chosen": question.more.get("state", ""),
         "served": bool(everything) or await _is_served(known),
+        "has_page": _has_page(known),
     }
 
 
@@ -123,7 +125,12 @@ async def show_one(known: known_module.Known, question: questions.Question) -> d
         stages = explanation.walk(facts)
     except status.StatusError as error:
         unread = [error.message]
-    return {"row": row, "machine": row.machine, "stages": stages, "unread": unread}
+    return {"row": row, "machine": row.machine, "stages": stages, "unread": unread, "has_page": _has_page(known)}
+
+
+def _has_page(known: known_module.Known) -> Callable[[str], bool]:
+    """Whether there is a page of a node: it is there, or somebody asks to be it."""
+    return lambda name: known.fleet.table.get(name) is not None
 
 
 PAGE: Final = page.Page(

@@ -43,7 +43,7 @@ async def show(known: known_module.Known, question: questions.Question) -> dict[
 
 def _badge(known: known_module.Known) -> page.Badge | None:
     waiting = sum(row.state == requests.PENDING for row in rows_of(known))
-    return page.Badge(waiting, urgent=True) if waiting else None
+    return page.Badge(waiting) if waiting else None
 
 
 PAGE: Final = page.Page(

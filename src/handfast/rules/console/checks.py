@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the console says of the checks of `handfast check`: how many are not well, in a sentence, and which come first. It judges nothing.
 
-1. The rows are those of the command, in its order: who mends the first failure first mends most. None is left out.
+1. The rows are those of the command. What is not well stands first, the worst first, else in its order: who mends the first failure first mends most. None is left out.
 2. The sentence counts what fails, warns and could not be made; what is well is counted last.
 """
 
@@ -17,6 +17,12 @@ _WORDS: Final[Mapping[check.Verdict, tuple[str, str]]] = {
     check.Verdict.WARNING: ("warns", "warn"),
     check.Verdict.UNKNOWN: ("could not be made", "could not be made"),
 }
+
+
+def ordered(checks: Sequence[check.Check]) -> list[check.Check]:
+    """The worst first (1)."""
+    worst = list(reversed(check.Verdict))
+    return sorted(checks, key=lambda each: worst.index(each.verdict))
 
 
 def counts(checks: Sequence[check.Check]) -> dict[str, int]:

@@ -107,12 +107,13 @@ def in_words(of: Sequence[Day]) -> str:
     if not total:
         return "No certificate of a node ends in the next 30 days."
     most = max(of, key=lambda day: day.count)
+    which = "all of them" if most.count == total else f"most of them ({most.count:,})"
     red = (
         f"{late:,} of them {'are' if late > 1 else 'is'} late, and nobody renews {'them' if late > 1 else 'it'}"
         if late
         else "none is late"
     )
-    return f"{total:,} certificates of nodes end in the next 30 days, most of them ({most.count:,}) on {most.date:%-d %B}; {red}."
+    return f"{total:,} certificates of nodes end in the next 30 days, {which} on {most.date:%-d %B}; {red}."
 
 
 def since_yesterday(

@@ -43,9 +43,9 @@ ISSUED: Final = "issued"
 # 1. in this order
 STATES: Final = (PENDING, APPROVED, FAILED, DENIED, ISSUED)
 _PURPOSES: Final = {
-    signer_names.KUBELET_CLIENT: "node, as a client",
-    signer_names.KUBELET_SERVING: "node, as a server",
-    signer_names.KUBE_APISERVER_CLIENT: "user of the API",
+    signer_names.KUBELET_CLIENT: "a node's client certificate",
+    signer_names.KUBELET_SERVING: "a node's serving certificate",
+    signer_names.KUBE_APISERVER_CLIENT: "a user's certificate",
 }
 _EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 LONGEST_WHY: Final = 256
@@ -176,9 +176,9 @@ def summary(rows: Sequence[Row], now: datetime.datetime, *, sure: bool = True) -
         return Summary(counts, "No request waits", "What the rules approve by themselves never waits here.")
     oldest = min((each.created for each in rows if each.state == PENDING and each.created is not None), default=now)
     title = "1 request waits for somebody" if waiting == 1 else f"{waiting} requests wait for somebody"
-    which = "It has waited" if waiting == 1 else "The oldest has waited"
+    which = "It came" if waiting == 1 else "The oldest came"
     return Summary(
-        counts, title, f"{which} for {moments.length(now - oldest)}; one that nobody decides is deleted after a day."
+        counts, title, f"{which} {moments.relative(oldest, now)}; one that nobody decides is deleted after a day."
     )
 
 

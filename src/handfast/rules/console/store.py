@@ -23,11 +23,7 @@ from handfast.rules import server_leases
 COMMAND: Final = "handfast store status"
 # What only the store itself knows (5), and what says it.
 ONLY_BY_COMMAND: Final[Mapping[str, str]] = {
-    "engine, place, identity and size": COMMAND,
-    "revision, floor and stored form": COMMAND,
-    "seal keys, and what each has sealed": COMMAND,
-    "epochs of restores": COMMAND,
-    "the last backup": COMMAND,
+    "engine, place and size; revision and stored form; seal keys; restores; the last backup": COMMAND,
     "whether every value can be read": "handfast store verify",
 }
 _MOST: Final = 2 << 20

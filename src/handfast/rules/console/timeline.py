@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from handfast.api import objects
-from handfast.rules.nodes import listing
+from handfast.rules.console import moments
 
 # 2. how long the axis is in the units of a drawing, and how far outside of it something may begin or end
 WIDTH: Final = 1000
@@ -30,6 +30,7 @@ SPANS: Final[Mapping[str, datetime.timedelta]] = {
     "6h": 6 * _HOUR,
     "1d": _DAY,
     "7d": 7 * _DAY,
+    "14d": 14 * _DAY,
     "30d": 30 * _DAY,
     "90d": 90 * _DAY,
     "1y": 366 * _DAY,
@@ -141,7 +142,7 @@ def bar(
     over, late = now >= ends, closes <= now < ends
     renewal = _renewal(window, now)
     words = (
-        f"issued {listing.relative(issued, now)}, {renewal}, {'ended' if over else 'ends'} {listing.relative(ends, now)}"
+        f"issued {moments.relative(issued, now)}, {renewal}, {'ended' if over else 'ends'} {moments.relative(ends, now)}"
         f" ({objects.timestamp(ends)})"
     )
     return Bar(
@@ -158,7 +159,7 @@ def bar(
 def _renewal(window: tuple[datetime.datetime, datetime.datetime], now: datetime.datetime) -> str:
     opens, closes = window
     if now < opens:
-        return f"renewed between {listing.relative(opens, now)} and {listing.relative(closes, now)}"
+        return f"renewed between {moments.relative(opens, now)} and {moments.relative(closes, now)}"
     if now < closes:
-        return f"renewal is due, until {listing.relative(closes, now)}"
-    return f"renewal was due until {listing.relative(closes, now)}"
+        return f"renewal is due, until {moments.relative(closes, now)}"
+    return f"renewal was due until {moments.relative(closes, now)}"

@@ -144,6 +144,7 @@ def machines(known: facts.Facts) -> check.Check:
     # 4. those that need somebody
     troubled = [f"{each.title}: {each.state}" for each in read if each.state in _TROUBLED]
     if troubled:
-        hint = f"handfast machine explain {_first(troubled)}"
+        named = next(each.title for each in read if each.state in _TROUBLED)
+        hint = f"handfast machine explain {shlex.quote(named.removeprefix('Machine '))}"
         return check.Check(name, _WARNING, f"{said}; {check.several(troubled)}", "MachineNeedsSomebody", hint)
     return check.Check(name, _OK, said)

@@ -37,16 +37,16 @@ async def _ask(client: etcd_client.Client, index: int, address: str) -> tuple[in
     return int(status.dbSize), member
 
 
-def in_words(found: Sequence[protocol.Member]) -> str:
+def in_words(members: Sequence[protocol.Member]) -> str:
     """Who of them answers, and whether they have a leader."""
-    answering = [each for each in found if each.answers]
+    answering = [each for each in members if each.answers]
     if not answering:
-        return f"none of {len(found)} endpoints answers"
+        return f"none of {len(members)} endpoints answers"
     # One that lost its majority forgets its leader after an election timeout.
     leading = "it has" if len(answering) == 1 else "they have"
     verb = "answers" if len(answering) == 1 else "answer"
     lead = "a leader" if any(each.has_leader for each in answering) else "no leader"
-    return f"{len(answering)} of {len(found)} endpoints {verb}, and {leading} {lead}"
+    return f"{len(answering)} of {len(members)} endpoints {verb}, and {leading} {lead}"
 
 
 async def explained(

@@ -41,7 +41,7 @@ async def test_machines_say_what_they_wait_for_and_pools_how_far_they_are(world:
     await create(world, "/api/v1/nodes", node)
     async with served.console(world) as late:
         reply = await late.until("/machines", lambda reply: "nobody has asked in its name yet" in reply.text)
-        assert "2 machines that the operator knows." in reply.text
+        assert "2 machines are declared." in reply.text
         assert "it has no InternalDNS name" in reply.text
         reply = await late.until("/machines", lambda reply: "1 behind: <code>NoAgent</code>" in reply.text)
         assert 'href="/nodes/n-1"' in reply.text

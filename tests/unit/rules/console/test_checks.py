@@ -34,3 +34,13 @@ def test_the_worst_verdict_is_counted_first():
         ("unknown", 1),
         ("ok", 2),
     ]
+
+
+def test_what_is_not_well_stands_first_and_else_the_order_stands():
+    made = [
+        check.Check("one", check.Verdict.OK, "fine"),
+        check.Check("two", check.Verdict.WARNING, "soon"),
+        check.Check("three", check.Verdict.OK, "fine"),
+        check.Check("four", check.Verdict.FAILED, "over"),
+    ]
+    assert [each.name for each in checks.ordered(made)] == ["four", "two", "one", "three"]

@@ -28,11 +28,12 @@ def test_a_bundle_that_cannot_be_read_has_no_end():
 
 def test_of_tokens_the_first_is_told_and_how_many_more():
     assert endings.of_tokens([None, NOW - DAY, NOW + 31 * DAY], NOW) == []
-    assert endings.of_tokens([NOW + DAY], NOW) == [endings.Ending("A token", NOW + DAY, "/tokens")]
+    assert endings.of_tokens([NOW + DAY], NOW) == [endings.Ending("A token", NOW + DAY, "/tokens", short=True)]
     [several] = endings.of_tokens([NOW + 3 * DAY, NOW + DAY, NOW + 2 * DAY], NOW)
     assert (several.what, several.at) == ("A token, and 2 more within 30 days", NOW + DAY)
 
 
 def test_the_first_to_end_stands_first_and_what_is_soon_is_marked():
     late, soon = endings.Ending("late", NOW + 31 * DAY), endings.Ending("soon", NOW + 29 * DAY)
-    assert endings.ordered([late, soon, late], NOW) == [(soon, True), (late, False)]
+    token = endings.Ending("token", NOW + DAY, short=True)
+    assert endings.ordered([late, soon, token, late], NOW) == [(token, False), (soon, True), (late, False)]

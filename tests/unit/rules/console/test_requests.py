@@ -67,7 +67,7 @@ class TestRow:
     def test_a_row_says_who_asks_for_which_node_with_which_token(self) -> None:
         made = requests.row(request(csr_cases.csr(user=TOKEN_USER)))
         assert (made.node, made.token, made.requester) == ("a", "abcdef", TOKEN_USER)
-        assert (made.purpose, made.created, made.since) == ("node, as a client", NOW, NOW)
+        assert (made.purpose, made.created, made.since) == ("a node's client certificate", NOW, NOW)
 
     def test_a_request_that_cannot_be_read_has_a_row_without_a_node(self) -> None:
         document = csr_cases.csr(signer="example.com/own")
@@ -131,12 +131,12 @@ class TestSummary:
     def test_one_waits(self) -> None:
         found = requests.summary([row(since=NOW - 26 * MINUTE)], NOW)
         assert found.title == "1 request waits for somebody"
-        assert found.sentence.startswith("It has waited for 26 min;")
+        assert found.sentence.startswith("It came 26 min ago;")
 
     def test_several_wait(self) -> None:
         found = requests.summary([row(since=None), row(since=NOW - 2 * HOUR)], NOW)
         assert found.title == "2 requests wait for somebody"
-        assert found.sentence.startswith("The oldest has waited for 2 h;")
+        assert found.sentence.startswith("The oldest came 2 h ago;")
 
 
 class TestOne:

@@ -56,10 +56,15 @@ def test_spans_lead_to_the_next_closer_and_wider_one():
 @pytest.mark.parametrize(
     ("age", "words", "late", "over"),
     [
-        (1, "issued 60m ago, renewed between in 15h and in 20h, ends in 23h (2026-11-19T11:00:00Z)", False, False),
-        (18, "issued 18h ago, renewal is due, until in 3h36m, ends in 6h (2026-11-18T18:00:00Z)", False, False),
-        (23, "issued 23h ago, renewal was due until 84m ago, ends in 60m (2026-11-18T13:00:00Z)", True, False),
-        (30, "issued 30h ago, renewal was due until 8h ago, ended 6h ago (2026-11-18T06:00:00Z)", False, True),
+        (1, "issued 1 h ago, renewed between in 15 h and in 20 h, ends in 23 h (2026-11-19T11:00:00Z)", False, False),
+        (18, "issued 18 h ago, renewal is due, until in 3 h 36 min, ends in 6 h (2026-11-18T18:00:00Z)", False, False),
+        (23, "issued 23 h ago, renewal was due until 1 h 24 min ago, ends in 1 h (2026-11-18T13:00:00Z)", True, False),
+        (
+            30,
+            "issued 30 h ago, renewal was due until 8 h 24 min ago, ended 6 h ago (2026-11-18T06:00:00Z)",
+            False,
+            True,
+        ),
     ],
 )
 def test_a_bar_says_in_words_what_it_shows(age, words, late, over):
