@@ -14,6 +14,7 @@ import msgspec
 
 from handfast.api import kinds
 from handfast.apiserver import bodies
+from handfast.client import partial
 from handfast.console import fleet, needs, unread
 from handfast.rules.console import machines, mesh, questions, requests, tokens
 from handfast.rules.machines import inventory
@@ -75,7 +76,7 @@ def _fleet(name: str, item: Any) -> None:
     if name in made.keepers:
         for keeper in made.keepers.values():
             keeper.begin()
-        made.keepers["nodes"].put(needs.Labelled(needs.partial.LabelledMeta(name=item.metadata.name)))
+        made.keepers["nodes"].put(needs.Labelled(partial.LabelledMeta(name=item.metadata.name)))
         made.keepers[name].put(item)
     elif name == "requests":
         made.table.put_request(item.document())
