@@ -34,9 +34,10 @@ class Allowed:
 
 ALLOWED: Mapping[str, Allowed] = {
     "__future__": Allowed(EVERYWHERE, "annotations stay text"),
+    "array": Allowed(("rules.console.ledger", "rules.console.ledger_index"), "numbers of eight octets"),
     "base64": Allowed(EVERYWHERE, "an encoding"),
     "binascii": Allowed(EVERYWHERE, "the errors of base64"),
-    "bisect": Allowed(("rules.console.node_table",), "a place in a sorted list"),
+    "bisect": Allowed(("rules.console.ledger", "rules.console.node_table"), "a place in a sorted list"),
     "cel_expr_python": Allowed(("api.cel.engine",), "evaluates expressions that users send, within bounds"),
     "collections": Allowed(EVERYWHERE, "types of containers"),
     "copy": Allowed(("api",), "documents are copied before they are changed"),
@@ -59,7 +60,14 @@ ALLOWED: Mapping[str, Allowed] = {
     ),
     "ipaddress": Allowed(EVERYWHERE, "grammar of addresses"),
     "itertools": Allowed(
-        ("rules.console.overview", "rules.machine_config.merging", "rules.mesh.manifests"), "neighbours in a list"
+        (
+            "rules.console.ledger",
+            "rules.console.ledger_index",
+            "rules.console.overview",
+            "rules.machine_config.merging",
+            "rules.mesh.manifests",
+        ),
+        "neighbours in a list, and sums of them",
     ),
     "shlex": Allowed(EVERYWHERE, "quoting of command lines that people paste"),
     "json": Allowed(EVERYWHERE, "texts of messages, and JSON where msgspec is too lenient or too strict"),
