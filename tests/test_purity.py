@@ -34,7 +34,7 @@ class Allowed:
 
 ALLOWED: Mapping[str, Allowed] = {
     "__future__": Allowed(EVERYWHERE, "annotations stay text"),
-    "array": Allowed(("rules.console.ledger", "rules.console.ledger_index"), "numbers of eight octets"),
+    "array": Allowed(("rules.console.ledger", "rules.console.ledger_index"), "instants in eight octets each"),
     "base64": Allowed(EVERYWHERE, "an encoding"),
     "binascii": Allowed(EVERYWHERE, "the errors of base64"),
     "bisect": Allowed(("rules.console.ledger", "rules.console.node_table"), "a place in a sorted list"),
@@ -67,7 +67,7 @@ ALLOWED: Mapping[str, Allowed] = {
             "rules.machine_config.merging",
             "rules.mesh.manifests",
         ),
-        "neighbours in a list, and sums of them",
+        "neighbours in a list",
     ),
     "shlex": Allowed(EVERYWHERE, "quoting of command lines that people paste"),
     "json": Allowed(EVERYWHERE, "texts of messages, and JSON where msgspec is too lenient or too strict"),

@@ -35,6 +35,7 @@ _PUBLISHED = "signatures, which everybody may read in cluster-info"
 _OWN_FILE = "digests of files that a machine compares with its own records: nobody asks it, and nobody is answered"
 _RENDERED = "the digest of a credential, which everybody reads on the rendering"
 # File and comparison -> why that is no secret. One that is gone fails.
+_KIND = "whether it is a token or a credential of a fleet, in a word"
 ALLOWED: Mapping[tuple[str, str], str] = {
     ("bootstrap/token_secrets.py", "None in {secret.extra_groups, secret.old_groups}"): "names of groups",
     ("bootstrap/token_secrets.py", "secret.extra_groups == secret.old_groups"): "names of groups",
@@ -47,6 +48,10 @@ ALLOWED: Mapping[tuple[str, str], str] = {
     ("console/pages/one_token.py", "each.token == question.of"): _ID,
     ("console/pages/one_token.py", "form.get('word', '').strip() != token_id"): _ID,
     ("console/pages/one_token.py", "row.id == token_id"): _ID,
+    ("rules/nodes/join_failures.py", "credential not in failed_joins.SHARED"): _KIND,
+    ("rules/nodes/join_failures.py", "token in failed_joins.SHARED"): _KIND,
+    ("rules/tokens/failed_joins.py", "failure.token in SHARED"): _KIND,
+    ("rules/tokens/failed_joins.py", "token in SHARED"): _KIND,
     ("rules/console/token_forms.py", "self.limits != token_limits.Limits()"): "limits, which are no secret",
     ("rules/console/token_forms.py", "tokens.AUTHENTICATION in usages"): _USAGE,
     ("rules/console/token_forms.py", "tokens.AUTHENTICATION not in self.usages"): _USAGE,

@@ -41,7 +41,7 @@ def files(world: worlds.World) -> dict[str, signing_authorities.Files]:
 
 @contextlib.asynccontextmanager
 async def running(
-    world: worlds.World, *chosen: str, copies: int = c.COPIES, **more: Any
+    world: worlds.World, *chosen: str, copies: int | None = None, **more: Any
 ) -> AsyncIterator[list[loop.Controller[Any]]]:
     """So many processes of these controllers."""
 

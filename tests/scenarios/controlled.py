@@ -32,8 +32,23 @@ SERVICES = api.Resource("", "v1", "services", True)
 SLICES = api.Resource("discovery.k8s.io", "v1", "endpointslices", True)
 CA_PEM = b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
 
-# Every story has two copies of its controllers, and no lock: what holds with two holds with one. `HANDFAST_COPIES=1` has one.
-COPIES = int(os.environ.get("HANDFAST_COPIES", "2"))
+# These suites have two copies of their controllers, and no lock: what holds with two holds with one. All others have one, which costs half as
+# much; `HANDFAST_COPIES` says how many everybody has.
+TWICE = (
+    "test_controllers_",
+    "test_bootstrap_cas",
+    "test_machine_approver",
+    "test_credential_rollout_steps",
+    "test_issuance_ledger",
+)
+
+
+def copies_here() -> int:
+    """How many copies the story that runs now has."""
+    said = os.environ.get("HANDFAST_COPIES")
+    if said is not None:
+        return int(said)
+    return 2 if any(f"/{name}" in os.environ.get("PYTEST_CURRENT_TEST", "") for name in TWICE) else 1
 
 
 class Story:
@@ -141,12 +156,12 @@ async def copied(
     clock: clocks.Clock,
     client_of: Callable[[], contextlib.AbstractAsyncContextManager[api.Client]],
     builds_of: Callable[[], Iterable[role.Build]],
-    copies: int = COPIES,
+    copies: int | None = None,
 ) -> AsyncIterator[list[loop.Controller[Any]]]:
     """So many processes of these controllers, each with a connection and builds of its own."""
     async with contextlib.AsyncExitStack() as stack:
         running: list[loop.Controller[Any]] = []
-        for copy in range(copies):
+        for copy in range(copies_here() if copies is None else copies):
             client = await stack.enter_async_context(client_of())
             group = await stack.enter_async_context(tasks.Group(f"copy-{copy}"))
             running += started(group, client, clock, *builds_of())
@@ -154,7 +169,7 @@ async def copied(
 
 
 @contextlib.asynccontextmanager
-async def controlled(directory: pathlib.Path, *names: str, copies: int = COPIES) -> AsyncIterator[Story]:
+async def controlled(directory: pathlib.Path, *names: str, copies: int | None = None) -> AsyncIterator[Story]:
     """A served world in which so many copies of the named controllers are at work."""
     # Real TLS compares certificates with the real time, so the movable clock starts there.
     clock = MovableClock(datetime.datetime.now(datetime.UTC))

@@ -113,7 +113,7 @@ async def fleet(directory: pathlib.Path) -> AsyncIterator[Fleet]:
 
 
 @contextlib.asynccontextmanager
-async def at_work(story: Fleet, copies: int = c.COPIES) -> AsyncIterator[None]:
+async def at_work(story: Fleet, copies: int | None = None) -> AsyncIterator[None]:
     """The real controller, with the rights that the default policy gives it."""
     build = controllers.known(story.world.place.ca_certificate.read_bytes())[client_ca.NAME]
     async with c.copied(story.clock, lambda: c.as_controllers(story.world), lambda: [build], copies) as running:

@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
+import signal
 
 import pytest
 from playwright import sync_api as playwright
@@ -104,3 +107,35 @@ def test_another_site_cannot_have_anything_done(looker: console_world.Looker, co
         page.evaluate("document.getElementById('f').submit()")
     assert posted.value.status == 403
     assert console.request("GET", "/", {**signed_in, "Host": host})[0] == 200
+
+
+def test_an_api_server_that_hangs_is_not_called_live(looker: console_world.Looker, console: console_world.Console):
+    page = looker.page("/nodes")
+    page.locator("#live.on").wait_for()
+    pid = console.plane.pids()["apiserver"]
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        expect(page.locator("#banner")).to_contain_text("The API server does not answer", timeout=60_000)
+        expect(page.locator("#live")).to_contain_text(re.compile(r"not live since \d\d:\d\d:\d\d UTC"))
+        looker.picture(page, "api-server-hangs")
+        console_world.require_accessible(page)
+    finally:
+        # The supervisor may have ended it by then.
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
+    expect(page.locator("#live")).to_have_text("live", timeout=120_000)
+    expect(page.locator("#banner")).not_to_contain_text("does not answer")
+
+
+def test_a_browser_whose_session_is_gone_is_told_so(looker: console_world.Looker):
+    context = looker.context()
+    page = context.new_page()
+    page.goto("/nodes")
+    # As after a restart of the console, which knows no session of before: there is no stream.
+    context.clear_cookies()
+    page.reload()
+    expect(page.get_by_role("heading", level=1)).to_have_text("This browser is not signed in")
+    page = looker.context().new_page()
+    page.route("**/live?*", lambda route: route.fulfill(status=401, content_type="text/html", body="no session"))
+    page.goto("/nodes")
+    expect(page.locator("#live")).to_contain_text("this browser is not signed in any more")

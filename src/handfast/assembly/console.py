@@ -23,7 +23,7 @@ import structlog
 from handfast import errors
 from handfast.api import jsonpath, kinds
 from handfast.client import api, connection, followed_files, hearing, transport
-from handfast.console import doors, handler, known, looking, opening
+from handfast.console import doors, explaining, handler, known, looking, opening
 from handfast.console.pages import table
 from handfast.pki import certificates, pairs, pem
 from handfast.rules import networks
@@ -101,10 +101,12 @@ async def served(options: Options, sock: socket.socket, look: Look, clock: clock
     used = _connection(options)
     tls, names = _tls(options, clock)
     listen = dataclasses.replace(options.listen, port=int(sock.getsockname()[1]))
-    link = transport.Transport(used, clock=clock)
+    explain = explaining.Explaining(" and ".join(options.kubeconfigs))
+    link = transport.Transport(used, clock=clock, explain=explain)
     client = api.Client(link)
     looker = looking.Looking(lambda tell: look(client, used, tell), clock)
     everything = known.Known(client, used, looker, clock)
+    everything.explaining = explain
     everything.cluster = _cluster(used)
     everything.mesh_namespace = options.mesh_namespace
     codes = opening.Opening(options.key, clock)

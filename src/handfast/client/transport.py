@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import datetime
 import pathlib
 import platform
 import socket
@@ -53,6 +54,8 @@ MAX_BYTES = 256 << 20
 _MAX_RETRY_AFTER = 3600
 # The reasons of Unavailable when nobody answered.
 NO_ANSWER = frozenset({"Timeout", "Unreachable"})
+# Reasons of a server whose certificate is not that of the one that was meant (`bootstrap.diagnosis`).
+NOT_BELIEVED = frozenset({"TLSInterception", "WrongServerName", "CertificateNotValid"})
 USER_AGENT = f"handfast/0.1 ({platform.system().lower()}/{platform.machine()})"
 
 # Of several reasons for one code, what an answer without a Status most likely means.
@@ -249,6 +252,7 @@ class Transport:
         self._retiring: set[_Link] = set()
         # Why nobody answered, since the last answer of any kind.
         self.unheard: str | None = None
+        self.unheard_since: datetime.datetime | None = None
         # Whether it answers that it does not know who asks: see `hearing`.
         self.is_stranger = False
         self._take(connection)
@@ -427,12 +431,13 @@ class Transport:
 
     def _heard(self) -> None:
         if self.unheard is not None:
-            self.unheard = None
+            self.unheard = self.unheard_since = None
             _log.info("the API server answers again", server=self._link.base)
 
     def _unheard(self, why: str) -> None:
         # Once for each outage: dozens of watches share this transport and all of them fail.
         if self.unheard is None:
+            self.unheard_since = self._clock.now()
             _log.warning("the API server cannot be reached", server=self._link.base, error=why)
         self.unheard = why
 

@@ -50,6 +50,8 @@ RETRY = backoff.Schedule(initial=0.2, cap=30.0)
 # How long what is optional is done without, until it is asked for again.
 WITHOUT_SECONDS = 600.0
 _WITHOUT = frozenset({403, 404})
+# Reasons of which the transport tells: no answer, and a certificate that is not believed (`bootstrap.diagnosis`).
+_TOLD = transports.NO_ANSWER | transports.NOT_BELIEVED
 # A watch is asked to end after this long, so that clients spread again over several servers; and a stream that is
 # silent for longer than that is dead.
 _LIFE_SECONDS = 300
@@ -196,8 +198,8 @@ class Reflector(Generic[V]):
                 return self._without(error)
             if error.code == 403:
                 self._note(error.message)
-        # An unreachable server is told of once, by the transport.
-        write: Any = _log.debug if error.reason in transports.NO_ANSWER else _log.warning
+        # An unreachable server, or one that is not believed, is told of once, by the transport.
+        write: Any = _log.debug if error.reason in _TOLD else _log.warning
         write(
             "watch interrupted",
             resource=self._source.resource.plural,

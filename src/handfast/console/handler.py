@@ -220,6 +220,7 @@ class Handler:
         known = self._known
         badges = known.once("badges", table.NEEDS, self._badges)
         in_the_way, troubles = known.server_trouble(), known.troubles(page.needs)
+        sure = known.is_sure(page.needs)
         return {
             "now": self._clock.now(),
             "page": page,
@@ -230,9 +231,12 @@ class Handler:
             "skew": known.skew(),
             "in_the_way": in_the_way,
             "troubles": troubles,
+            # Whether none of something means that there is none.
+            "sure": sure,
             # What is said above every page is not said again for each need.
             "own_troubles": [each for each in troubles if in_the_way is None or each.way is not in_the_way.way],
             "hidden": known.hidden(),
+            "is_read": known.is_read(),
             "unread": len(known.unread),
             "said": [],
             "once": None,

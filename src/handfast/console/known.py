@@ -3,12 +3,14 @@
 
 1. One informer for each need, however many pages name it. They begin when the console does, so that a page need not wait for a list. Nodes, Leases and
    the ledger are many: they are not kept as objects, but as `fleet` keeps them.
-2. What is in the way of one is a `Trouble`: forbidden, unreachable, overloaded, a stranger to the server, or still being read. What was known stays, with its age.
+2. What is in the way of one is a `Trouble`: forbidden, unreachable, another server, an answer that cannot be read, overloaded, a stranger to the server, or still being
+   read. What was known stays, with its age. A server that hangs leaves watches open: it counts as unreachable as soon as it does not answer when it is asked (`client.hearing`).
 3. What is expensive to make from informers is made once for all who ask (`once`): again when one of them has changed, but not more often than told.
 4. Who follows changes is told of each, by the name of the need. That is cheap: thousands come in a second.
 5. An object that no rule can read is left out and counted (`unread`). It ends no watch.
 6. Facts of `handfast check` about nodes come from what is followed: to list ten thousand of them, and the ledger, twice a minute took 2.5 % of a core and
    held the event loop for seconds.
+7. That there is none of something is only said where nothing is in the way (`is_sure`).
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from handfast import errors
-from handfast.client import api, cache, connection, partial
+from handfast.client import api, cache, connection, partial, transport
+from handfast.console import explaining as explaining_module
 from handfast.console import fleet as fleet_module
 from handfast.console import looking as looking_module
 from handfast.console import needs as needs_module
@@ -40,6 +43,13 @@ T = TypeVar("T")
 V = TypeVar("V", bound=partial.Viewed)
 _OVERLOADED = frozenset({429, 500, 502, 503, 504})
 _UNKNOWN = frozenset({401})
+_BAD_ANSWER = "BadAnswer"
+# How often somebody looks whether the server is in the way.
+_LOOK_SECONDS = 2.0
+
+
+# What listeners are told when something gets into the way of the server, or out of it.
+SERVER = "server"
 
 
 class Way(enum.StrEnum):
@@ -47,9 +57,25 @@ class Way(enum.StrEnum):
 
     FORBIDDEN = "forbidden"
     UNREACHABLE = "unreachable"
+    ANOTHER = "another"
+    GARBLED = "garbled"
     OVERLOADED = "overloaded"
     STRANGER = "stranger"
     READING = "reading"
+
+
+_OF_SERVER = frozenset({Way.UNREACHABLE, Way.ANOTHER, Way.OVERLOADED, Way.STRANGER})
+
+
+def _way(code: int, reason: str) -> Way:
+    """What an answer with this code, or the lack of one for this reason, is."""
+    if code in _UNKNOWN:
+        return Way.STRANGER
+    if code in _OVERLOADED:
+        return Way.OVERLOADED
+    if reason in transport.NOT_BELIEVED:
+        return Way.ANOTHER
+    return Way.GARBLED if reason == _BAD_ANSWER else Way.UNREACHABLE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +87,8 @@ class Trouble:
     message: str
     since: datetime.datetime | None = None
     commands: tuple[str, ...] = ()
+    # Whether something of it was read before.
+    was_known: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +132,7 @@ class Known:
         self._kept: dict[Hashable, Any] = {}
         self._listeners: list[Callable[[str], None]] = []
         self.fleet = fleet_module.Fleet(clock, self._changed, self.unread)
+        self.explaining: explaining_module.Explaining | None = None
         looking.on_change = self._looked
 
     def now(self) -> datetime.datetime:
@@ -151,6 +180,19 @@ class Known:
         self.fleet.follow(self.of(needs_module.REQUESTS), self.of(needs_module.REVOCATIONS))
         self._informers.start(group)
         group.start(self.fleet.run(), name="fleet")
+        group.start(self._watch_server(), name="server")
+
+    async def _watch_server(self) -> None:
+        """Tell who listens when something gets into the way of the server, or out of it. Never returns."""
+        before = None
+        while True:
+            await self._clock.sleep(_LOOK_SECONDS)
+            met = self.server_trouble()
+            now = None if met is None else (met.way, met.since)
+            if now != before:
+                before = now
+                for listener in self._listeners:
+                    listener(SERVER)
 
     def facts(self) -> facts_module.Facts | None:
         """Those of the last look, with the nodes as they are followed (6); None: nobody has looked yet."""
@@ -251,10 +293,13 @@ class Known:
                 way=Way.FORBIDDEN, title=need.title, message=informer.refusal, since=since, commands=commands
             )
         if met is not None:
-            way = (
-                Way.STRANGER if met.code in _UNKNOWN else Way.OVERLOADED if met.code in _OVERLOADED else Way.UNREACHABLE
+            return Trouble(
+                way=_way(met.code, met.reason),
+                title=need.title,
+                message=met.message,
+                since=met.since,
+                was_known=informer.synced,
             )
-            return Trouble(way=way, title=need.title, message=met.message, since=met.since)
         if not informer.synced:
             return Trouble(way=Way.READING, title=need.title, message="it is being read")
         return None
@@ -262,12 +307,35 @@ class Known:
     def server_trouble(self) -> Trouble | None:
         """What is in the way of the server itself, the worst of it; without a title where it is in the way of several needs. None: nothing is."""
         met = self.troubles([need for need, _, _ in self._sources.values()])
-        of_server = [each for each in met if each.way in {Way.UNREACHABLE, Way.OVERLOADED, Way.STRANGER}]
+        of_server = [each for each in met if each.way in _OF_SERVER]
         if not of_server:
-            return None
+            return self._link_trouble()
         alike = [each for each in of_server if each.way is of_server[0].way]
         first = min(alike, key=lambda each: each.since or self.now())
-        return dataclasses.replace(first, title="") if len(alike) > 1 else first
+        if len(alike) == 1:
+            return first
+        return dataclasses.replace(first, title="", was_known=any(each.was_known for each in alike))
+
+    def _link_trouble(self) -> Trouble | None:
+        """What the server's silence says, or that it does not know who asks, before any watch has noticed."""
+        link = self.client.transport
+        if link.unheard is None and not link.is_stranger:
+            return None
+        way, message = Way.STRANGER, "it answers that it does not know who asks"
+        if link.unheard is not None:
+            told = None if self.explaining is None else self.explaining.last
+            way = Way.UNREACHABLE if told is None else _way(0, told.reason)
+            message = link.unheard if told is None else told.message
+        was_known = any(kept.synced for _, kept, _ in self._sources.values())
+        return Trouble(way=way, title="", message=message, since=link.unheard_since, was_known=was_known)
+
+    def is_sure(self, of: Sequence[needs_module.Need[Any]]) -> bool:
+        """Whether nothing is in the way of these needs, so that none of something means that there is none (7)."""
+        return self._link_trouble() is None and not self.troubles(of)
+
+    def is_read(self) -> bool:
+        """Whether all that pages follow was read, or may not be."""
+        return all(kept.synced or kept.refusal for _, kept, _ in self._sources.values())
 
     def hidden(self) -> list[Trouble]:
         """What the operator may not read."""

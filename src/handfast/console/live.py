@@ -25,6 +25,7 @@ import structlog
 
 from handfast import errors
 from handfast.api import objects
+from handfast.console import known as known_module
 from handfast.console import page as page_module
 from handfast.rules.console import questions
 from handfast.runtime import clock as clocks
@@ -39,6 +40,7 @@ TICK_SECONDS: Final = 15.0
 # What pages keep between two makings (`Known.once`) is no older than this.
 SETTLED_SECONDS: Final = 3.0
 ROWS: Final = "rows"
+_NOT_ROWS: Final = frozenset({"facts", known_module.SERVER})
 _log = structlog.get_logger("handfast.console")
 
 # Makes the parts of a page, by their names.
@@ -110,7 +112,7 @@ class Hub:
         for channel in self._channels.values():
             if name in channel.wants:
                 channel.dirty = True
-                channel.rows_dirty = channel.rows_dirty or name != "facts"
+                channel.rows_dirty = channel.rows_dirty or name not in _NOT_ROWS
 
     async def run(self) -> None:
         """Never returns. While nobody shows anything, it sleeps."""
@@ -193,7 +195,9 @@ class Hub:
     def _channel(self, page: page_module.Page, question: questions.Question) -> Channel:
         key = _key(page, question)
         if key not in self._channels:
-            wants = frozenset({*(need.name for need in page.needs), *(("facts",) if page.facts else ())})
+            wants = frozenset(
+                {known_module.SERVER, *(need.name for need in page.needs), *(("facts",) if page.facts else ())}
+            )
             self._channels[key] = Channel(page, question, wants)
             self._awake.set()
         return self._channels[key]

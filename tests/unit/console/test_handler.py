@@ -9,6 +9,7 @@ import datetime
 import io
 import logging
 import pathlib
+import re
 from collections.abc import AsyncIterator
 
 import pytest
@@ -22,7 +23,7 @@ from handfast.rules import check
 from handfast.rules.console import token_forms
 from handfast.rules.diagnoses import facts
 from handfast.telemetry import log
-from tests.unit.console import served
+from tests.unit.console import between, served
 from tests.unit.rules.diagnoses import known as known_facts
 from tests.world import world as worlds
 
@@ -210,9 +211,12 @@ async def test_a_server_that_is_gone_leaves_what_was_known_with_its_age(world: w
     async with served.console(world) as browser:
         await browser.get("/")
         await world.server.stop()
-        reply = await browser.until("/", lambda page: "The API server does not answer" in page.text)
+        await browser.until("/", lambda page: "The API server does not answer" in page.text)
+        # Of one kind first, then of all.
+        reply = await browser.until("/", lambda page: "What is shown was known before that." in page.text)
         assert "since <time" in reply.text
-        assert "Nothing needs you" in reply.text
+        assert "When it was last looked at, nothing was found." in reply.text
+        assert "Nothing needs you" not in reply.text
 
 
 @contextlib.asynccontextmanager
@@ -249,15 +253,67 @@ async def test_a_server_that_turns_requests_down_is_told(
     world: worlds.World, tmp_path: pathlib.Path, code: int, sentence: str
 ):
     async with turning_down(code) as url:
-        path = tmp_path / "busy.conf"
-        path.write_text(
-            f"apiVersion: v1\nkind: Config\ncurrent-context: a\nclusters: [{{name: a, cluster: {{server: '{url}'}}}}]\n"
-            "contexts: [{name: a, context: {cluster: a, user: a}}]\nusers: [{name: a, user: {token: t}}]\n"
-        )
+        path = between.config_of(url, tmp_path / "busy.conf")
         async with served.console(world, kubeconfig=path, base=url) as browser:
             reply = await browser.until("/", lambda page: sentence in page.text)
             assert reply.status == 200
-            assert "Nothing needs you" in reply.text
+            if code != 410:
+                assert "checks could not be made</h1>" in reply.text
+                assert "Nothing needs you" not in reply.text
+                assert "was read so far." in reply.text
+                assert re.search(r'id="live"[^>]*>not live since \d\d:\d\d:\d\d UTC', reply.text)
+
+
+# What would calm somebody, and is only said where it was looked.
+CALMING = (
+    *("Nothing needs you", "in order", "No request waits", "No token lets", "Nobody was refused", "There are no"),
+    *("none of which needs", "This cluster has no", "is empty", "There is no mesh", "Nothing is hidden", "no Machine"),
+    *("was known before that", "No Pod has", "Nobody was seen", "Every check is well", '<td class="number">0</td>'),
+    *('count">0<', "0 in 0 segments", "0 nodes", "0 machines"),
+)
+EVERY_LIST = ("/", "/requests", "/tokens", "/nodes", "/machines", "/mesh", "/mesh/workloads", "/mesh/edges", "/ledger")
+
+
+@contextlib.asynccontextmanager
+async def seeing_nothing(world: worlds.World, way: str, place: pathlib.Path) -> AsyncIterator[served.Browser]:
+    """A console that can read nothing at all."""
+    unread = check.Unread("it could not be read")
+
+    async def look(_client: api.Client, _used: connection.Connection) -> facts.Facts:
+        return known_facts.good(nodes=unread, requests=unread, tokens=unread)
+
+    async with contextlib.AsyncExitStack() as stack:
+        if way == "rightless":
+            path, base = served.kubeconfig_of(world, place / "anna.conf", "anna", "system:authenticated"), ""
+        elif way == "stranger":
+            base = await stack.enter_async_context(turning_down(401))
+            path = between.config_of(base, place / "stranger.conf")
+        else:
+            base = "http://127.0.0.1:1"
+            path = between.config_of(base, place / "nobody.conf")
+        yield await stack.enter_async_context(served.console(world, look=look, kubeconfig=path, base=base))
+
+
+@pytest.mark.parametrize(
+    ("way", "sentence"),
+    [
+        ("rightless", "You may not read"),
+        ("stranger", "does not know your credentials"),
+        ("unreachable", "The API server does not answer"),
+    ],
+)
+async def test_where_nothing_could_be_read_no_page_says_that_all_is_well(
+    world: worlds.World, tmp_path: pathlib.Path, way: str, sentence: str
+):
+    async with seeing_nothing(world, way, tmp_path) as browser:
+        for path in EVERY_LIST:
+            # Forbidden are kinds one by one, and each at its own time.
+            page = await browser.until(path, lambda reply: sentence in reply.text and "is being read" not in reply.text)
+            calming = [words for words in CALMING if words in page.text]
+            assert (page.status, calming) == (200, []), path
+        overview = (await browser.get("/")).text
+        assert re.search(r"<h1[^>]*>[1-9]\d* of \d+ checks could not be made", overview)
+        assert overview.count('<td class="number">–</td>') == 4
 
 
 async def test_clocks_that_differ_are_told(world: worlds.World):

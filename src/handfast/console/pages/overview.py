@@ -89,6 +89,10 @@ async def show(known: known_module.Known, question: questions.Question) -> dict[
         "picture": (expiring.DAYS * expiring.WIDTH, expiring.HEIGHT),
         "expiring": expiring.in_words(found.days),
         "since": found.since,
+        # Whether something is in the way of the next look.
+        "is_old": bool(known.looking.trouble) or known.server_trouble() is not None,
+        "joins_read": known.of(needs.FAILED_JOINS).synced,
+        "revocations_read": known.of(needs.REVOCATIONS).synced,
         "ends": endings.ordered(_ends(known, facts), known.now()),
         "on_time": on_time(known),
         "elsewhere": _elsewhere,

@@ -34,7 +34,7 @@ async def show(known: known_module.Known, question: questions.Question) -> dict[
     chosen = question.more.get(_STATE, "")
     some = [row for row in everything if row.state == chosen] if chosen in requests.STATES else everything
     return {
-        "summary": requests.summary(everything, known.now()),
+        "summary": requests.summary(everything, known.now(), sure=known.is_sure(_NEEDS)),
         "chosen": chosen if chosen in requests.STATES else "",
         "states": requests.STATES,
         "range": rows.select(some, question, text=lambda row: row.text, columns=requests.COLUMNS),

@@ -62,9 +62,11 @@ async def show(known: known_module.Known, question: questions.Question) -> dict[
     """The list."""
     everything = rows_of(known)
     failures = failures_of(known)
+    sure = known.is_sure((needs.TOKENS,))
     return {
-        "title": tokens.title(everything),
-        "sentence": tokens.sentence(everything, known.now()),
+        "title": tokens.title(everything, sure=sure),
+        "sentence": tokens.sentence(everything, known.now(), sure=sure),
+        "failures_known": known.is_sure((needs.FAILED_JOINS, needs.REQUESTS)),
         "failures": failures[:_NEWEST],
         "failures_in_all": len(failures),
         "range": rows.select(everything, question, text=lambda row: row.text, columns=tokens.COLUMNS),

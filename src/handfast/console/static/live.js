@@ -14,10 +14,13 @@ function say(text, name) {
   if (place.textContent !== text) place.textContent = text;
 }
 
+// A stream that lives says nothing of the API server behind it: that is in the banner.
 function alive() {
   heard = Date.now();
   lost = null;
-  say("live", "on");
+  const stale = document.getElementById("banner")?.dataset.stale;
+  if (stale) say(`not live since ${clock(stale)}: see above`, "lost");
+  else say("live", "on");
 }
 
 function notLive(why) {
@@ -59,8 +62,17 @@ function begin() {
   stream.onerror = () => {
     notLive();
     // The browser tries again by itself, unless it was answered with something else than a stream.
-    if (stream && stream.readyState === EventSource.CLOSED) { end(); clearTimeout(waiting); waiting = setTimeout(begin, 5000); }
+    if (stream && stream.readyState === EventSource.CLOSED) { end(); clearTimeout(waiting); waiting = setTimeout(begin, 5000); ask(); }
   };
+}
+
+// With what the stream was answered, an EventSource does not tell.
+function ask() {
+  const control = new AbortController();
+  fetch("/live?" + query, { signal: control.signal }).then((answer) => {
+    control.abort();
+    if (answer.status === 401) notLive("this browser is not signed in any more; reload the page to see how to get in");
+  }, () => {});
 }
 
 function end() {

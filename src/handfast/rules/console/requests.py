@@ -165,11 +165,13 @@ class Summary:
     sentence: str
 
 
-def summary(rows: Sequence[Row], now: datetime.datetime) -> Summary:
-    """How many wait, and for how long."""
+def summary(rows: Sequence[Row], now: datetime.datetime, *, sure: bool = True) -> Summary:
+    """How many wait, and for how long. Not `sure`: something is in the way of reading them, so that there may be others."""
     found = collections.Counter(each.state for each in rows)
     counts = {state: found[state] for state in STATES}
     waiting = counts[PENDING]
+    if not waiting and not sure:
+        return Summary(counts, "Whether a request waits is not known", "The requests could not be read.")
     if not waiting:
         return Summary(counts, "No request waits", "What the rules approve by themselves never waits here.")
     oldest = min((each.created for each in rows if each.state == PENDING and each.created is not None), default=now)

@@ -213,15 +213,17 @@ def _urgency(each: Row) -> tuple[int, float, str]:
     return (0 if looks and not over else 1 if looks else 3 if over else 2), -end if over else end, each.id
 
 
-def title(rows: Sequence[Row]) -> str:
-    """How many there are that let somebody in."""
+def title(rows: Sequence[Row], *, sure: bool = True) -> str:
+    """How many there are that let somebody in. Not `sure`: something is in the way of reading them, so that there may be others."""
     good = sum(each.state not in _OVER and each.state != UNREADABLE and each.joins for each in rows)
+    if not good and not sure:
+        return "Whether a token lets a machine in is not known"
     if not good:
         return "No token lets a machine in"
     return "1 token lets machines in" if good == 1 else f"{good} tokens let machines in"
 
 
-def sentence(rows: Sequence[Row], now: datetime.datetime) -> str:
+def sentence(rows: Sequence[Row], now: datetime.datetime, *, sure: bool = True) -> str:
     """What else there is to know of them, in one line."""
     said = [
         f"{count} {word}" for word in STATES if word != GOOD and (count := sum(each.state == word for each in rows))
@@ -229,5 +231,5 @@ def sentence(rows: Sequence[Row], now: datetime.datetime) -> str:
     ends = [each.expires for each in rows if each.state == GOOD and each.expires is not None]
     if ends:
         said.insert(0, f"the next one ends in {moments.length(min(ends) - now)}")
-    text = "; ".join(said) or "create one to let a machine join"
+    text = "; ".join(said) or ("create one to let a machine join" if sure else "the tokens could not be read")
     return f"{text[0].upper()}{text[1:]}."

@@ -217,3 +217,8 @@ class TestDeciding:
     @pytest.mark.parametrize("why", ["", "  ", "x" * 257, "two\nlines", "back\u202ewards"])
     def test_a_denial_says_why_in_one_line(self, why: str) -> None:
         assert set(requests.typed({"word": "edge-1", "why": why}, "edge-1", deny=True).wrong) == {"why"}
+
+
+def test_that_no_request_waits_is_only_said_where_it_is_sure():
+    assert requests.summary([], NOW).title == "No request waits"
+    assert requests.summary([], NOW, sure=False).title == "Whether a request waits is not known"

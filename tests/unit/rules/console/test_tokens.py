@@ -188,3 +188,9 @@ class TestHead:
         given = [made(secret("aaaaaa")), made(secret("bbbbbb", until=NOW)), made(secret("cccccc", until=None))]
         assert shown.sentence(given, NOW) == "The next one ends in 1 h; 1 never ends; 1 expired."
         assert shown.sentence([], NOW) == "Create one to let a machine join."
+
+
+def test_that_no_token_lets_a_machine_in_is_only_said_where_it_is_sure():
+    assert shown.title([]) == "No token lets a machine in"
+    assert shown.title([], sure=False) == "Whether a token lets a machine in is not known"
+    assert shown.sentence([], NOW, sure=False) == "The tokens could not be read."
