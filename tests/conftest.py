@@ -5,12 +5,10 @@ from __future__ import annotations
 
 import asyncio
 import collections
-import importlib
 import logging
 import os
 import pathlib
-import pkgutil
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 
 import coverage
 import hypothesis
@@ -32,20 +30,13 @@ hypothesis.settings.load_profile("default")
 
 
 class _Measured:
-    """What the tests of this process reach that count. Measured, anything takes twice as long, so that nothing else is: not to collect, nor to read pages
-    and source."""
+    """What a worker's tests reach. Slow ones are measured only where they say so: their processes are not the worker's, and most of what else they
+    reach quicker tests reach, too. Measuring it takes half as long again as the tests."""
 
-    def __init__(self, measuring: coverage.Coverage) -> None:
-        self._coverage = measuring
-        self._on = False
-
-    def imports(self) -> None:
-        """What every module does when it is imported; those that collecting imports would not be seen."""
-        self.turn(True)
-        for module in pkgutil.walk_packages(importlib.import_module("handfast").__path__, "handfast."):
-            if module.name != "handfast.__main__":
-                importlib.import_module(module.name)
-        self.turn(False)
+    def __init__(self) -> None:
+        self._coverage = coverage.Coverage(data_suffix=True)
+        self._coverage.start()
+        self._on = True
 
     def turn(self, on: bool) -> None:
         if on != self._on:
@@ -57,19 +48,6 @@ class _Measured:
         self._coverage.save()
 
 
-_TESTS = pathlib.Path(__file__).parent
-# Of the deciding half, which its units reach to the last line, of documents and of source. `make fuzz` has processes of its own.
-_UNCOUNTED = (_TESTS, _TESTS / "properties", _TESTS / "fuzz")
-
-
-def _counts(item: pytest.Item) -> bool:
-    """Slow stories only where they say so: their processes are not the worker's, and most of what else they reach quicker tests reach, too."""
-    if item.path.parent in _UNCOUNTED:
-        return False
-    is_story = hasattr(item.config, "workerinput") and item.get_closest_marker("slow") is not None
-    return not is_story or item.get_closest_marker("measured") is not None
-
-
 _MEASURED = pytest.StashKey[_Measured]()
 _FAILED = pytest.StashKey[set[str]]()
 # The file that `make test` wants the names of failed tests in: they run again by themselves (docs/decisions/0068).
@@ -77,17 +55,13 @@ _NOTE_FAILED = "FAILED_TESTS"
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Where `make test` asks for it, each worker notes what its tests reach; `coverage run` would see none of them. Where that runs, it sees the tests that count."""
+    """Where `make test` asks for it, each worker notes what its tests reach; `coverage run` would see none of them."""
     config.addinivalue_line(
         "markers", "measured: slow, and reaches what no quicker test does; counts for the floor of coverage"
     )
     if hasattr(config, "workerinput") and os.environ.get("MEASURE_WORKERS"):
-        config.stash[_MEASURED] = measured = _Measured(coverage.Coverage(data_suffix=True))
+        config.stash[_MEASURED] = measured = _Measured()
         config.add_cleanup(measured.save)
-    elif (running := coverage.Coverage.current()) is not None:
-        running.stop()
-        config.stash[_MEASURED] = measured = _Measured(running)
-        measured.imports()
     if not hasattr(config, "workerinput") and os.environ.get(_NOTE_FAILED):
         config.stash[_FAILED] = set()
         config.pluginmanager.register(_Failures(config.stash[_FAILED]))
@@ -151,7 +125,7 @@ def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.Abstrac
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     """What one test configures must not decide which lines the next one sees; as a fixture this would cost more."""
     if (measured := item.config.stash.get(_MEASURED, None)) is not None:
-        measured.turn(_counts(item))
+        measured.turn(item.get_closest_marker("slow") is None or item.get_closest_marker("measured") is not None)
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     try:
@@ -164,10 +138,14 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 
 @pytest.fixture
-def unmeasured(request: pytest.FixtureRequest) -> None:
-    """For a test that does the same thing a million times: measuring what it reaches takes longer than the test. The next one is measured again."""
-    if (measured := request.config.stash.get(_MEASURED, None)) is not None:
-        measured.turn(False)
+def unmeasured() -> Iterator[None]:
+    """For a test that does the same thing a million times: measuring what it reaches takes longer than the test."""
+    measured = coverage.Coverage.current()
+    if measured is not None:
+        measured.stop()
+    yield
+    if measured is not None:
+        measured.start()
 
 
 def _is_ours(handler: logging.Handler) -> bool:
