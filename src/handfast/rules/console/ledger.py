@@ -139,7 +139,7 @@ class _Merged:
 
 
 def _merged(kept: Iterable[ledger_index.Kept]) -> _Merged:
-    """Eight octets an entry, and 20 ms for a hundred thousand: each chain is a run that is sorted already."""
+    """Eight octets an entry; quick to sort, since each chain is a run that is sorted already."""
     ordered = sorted(kept, key=lambda each: (each.head.chain, each.head.sequence))
     filled = [each for each in ordered if each.count]
     starts = [0, *itertools.accumulate(each.count for each in filled)]
