@@ -35,7 +35,7 @@ class World:
 
     def __init__(self, decide: Callable[[access.Attributes], decision.Decision] = refuses) -> None:
         # No store: nothing here is read from one.
-        self.replica = replica.Replica(cast("Any", None), cast("Any", None))
+        self.replica = replica.Replica(cast("Any", None), envelope.Envelopes())
         self.context = plugin.Context(self.replica, decide, lambda: NOW)
         self._version = 1
 
