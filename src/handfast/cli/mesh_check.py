@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 import click
@@ -53,8 +54,13 @@ def check(
 
 
 async def _work(path: str, namespace: str) -> Sequence[check_module.Check]:
+    from handfast.api import resources, status
     from handfast.client import mesh_check
+    from handfast.rules.mesh import control_plane
     from handfast.runtime import clock
 
     async with connecting.connected(path) as reached:
+        # A server that cannot be reached at all is told of as every command does. What it refuses is a row's.
+        with contextlib.suppress(status.StatusError):
+            await reached.client.find(resources.CONFIG_MAPS, control_plane.CONFIG, namespace=namespace, metadata=True)
         return await mesh_check.look(reached.client, reached.connection.server, namespace, clock.SystemClock())

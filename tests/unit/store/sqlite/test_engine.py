@@ -66,7 +66,7 @@ async def test_a_failing_read_is_unavailable(store: engine.SqliteStore) -> None:
     assert len((await store.list_at("")).entries) == 1
 
 
-@pytest.mark.parametrize("question", ["get", "list_at", "stats", "watch"])
+@pytest.mark.parametrize("question", ["get", "list_at", "watch"])
 async def test_nobody_is_told_of_a_commit_before_it_is_passed_on(
     store: engine.SqliteStore, question: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -87,7 +87,6 @@ async def test_nobody_is_told_of_a_commit_before_it_is_passed_on(
     questions: dict[str, Callable[[], Coroutine[None, None, object]]] = {
         "get": lambda: store.get("b"),
         "list_at": lambda: store.list_at(""),
-        "stats": store.stats,
         "watch": store.watch("", after=0).next,
     }
     reading = asyncio.ensure_future(questions[question]())
