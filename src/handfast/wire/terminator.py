@@ -191,17 +191,22 @@ class Terminator:
             sock.bind(str(path))
             loop = asyncio.get_running_loop()
             await loop.sock_connect(sock, str(self._backend))
-            transport, back = await loop.create_unix_connection(relay.Half, sock=sock)
         except BaseException:
             sock.close()
             raise
-        # Joined only now, so that neither end closes the other before: until the call above returns, uvloop has closed the descriptor and the socket does not know. It
-        # would be closed a second time when the socket is collected, as whosever it is by then.
-        back.join(front)
+        try:
+            transport, back = await loop.create_unix_connection(relay.Half, sock=sock)
+        except BaseException:
+            # uvloop has closed the descriptor, and the socket does not know: closed again, it would be whosever it is by then.
+            sock.detach()
+            raise
+        # Joined only now, so that neither end closes the other before, for the same reason; and only if both are there: what came first is written
+        # to the other, which raises where that is gone.
         if front.transport.is_closing() or transport.is_closing():
             front.close()
-            back.close()
+            transport.close()
             return
+        back.join(front)
         # What it said first is kept until they are joined, and so it is paused.
         for half in (front, back):
             half.transport.resume_reading()
