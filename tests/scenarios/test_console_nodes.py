@@ -46,16 +46,16 @@ def test_the_axis_is_zoomed_by_keys_and_by_the_wheel(looker: console_world.Looke
     assert zoom_of(page) == 1
     page.keyboard.press("+")
     page.keyboard.press("+")
-    page.wait_for_function("getComputedStyle(document.querySelector('.lives')).getPropertyValue('--zoom') > 2")
+    up_world.until(lambda: zoom_of(page) > 2, what="the zoom")
     words = axis.inner_text()
     page.keyboard.press("ArrowRight")
     expect(axis).not_to_have_text(words)
     looker.picture(page, "nodes-zoomed")
     page.keyboard.press("0")
-    page.wait_for_function("getComputedStyle(document.querySelector('.lives')).getPropertyValue('--zoom') == 1")
+    up_world.until(lambda: zoom_of(page) == 1, what="the zoom")
     axis.hover()
     page.mouse.wheel(0, -300)
-    page.wait_for_function("getComputedStyle(document.querySelector('.lives')).getPropertyValue('--zoom') > 2")
+    up_world.until(lambda: zoom_of(page) > 2, what="the zoom")
 
 
 def test_by_keyboard_alone_one_gets_from_a_filter_to_a_certificate_and_what_is_behind_it(looker: console_world.Looker):
