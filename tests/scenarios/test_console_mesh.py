@@ -169,7 +169,7 @@ def test_what_a_stranger_reports_stays_text(mesh_looker: console_world.Looker, m
         assert page.locator("main script").count() == 0
         assert "\u202e" not in page.content()
     page = mesh_looker.page("/mesh/edges?filter=evil")
-    page.locator(".mark", has_text="U+202E").first.wait_for()
+    page.locator(".mark:visible", has_text="U+202E").first.wait_for()
 
 
 def test_rows_are_filtered_and_sorted_by_the_server(mesh_looker: console_world.Looker):
