@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -65,21 +65,23 @@ class StoreMetrics:
         figures = self._read()
         for name, text, number in _NUMBERS:
             yield core.GaugeMetricFamily(f"handfast_store_{name}", text, value=number(figures))
-        info = {(figures.engine, figures.identity): 1.0} if figures.engine else {}
+        info = [((figures.engine, figures.identity), 1.0)] if figures.engine else []
         yield _labelled("info", "1 for the engine and the identity of the store.", ("engine", "identity"), info)
-        sealed = {(key,): float(count) for key, count in figures.sealed.items()}
+        sealed = [((key,), float(count)) for key, count in figures.sealed.items()]
         yield _labelled("sealed_values", "Values that a key sealed, by its id.", ("key",), sealed)
-        answering = {(member.address,): float(member.answers) for member in figures.members}
+        answering = [((member.address,), float(member.answers)) for member in figures.members]
         yield _labelled("member_up", "1 if a member of the etcd answers, by its address.", ("address",), answering)
-        leading = {(member.address,): float(member.leads) for member in figures.members}
+        leading = [((member.address,), float(member.leads)) for member in figures.members]
         yield _labelled("member_leads", "1 if a member leads the etcd, by its address.", ("address",), leading)
-        raised = {(str(epoch.offset), epoch.why): epoch.at for epoch in figures.epochs}
+        raised = [((str(epoch.offset), epoch.why), epoch.at) for epoch in figures.epochs]
         text = "When resource versions jumped, by the offset from then on and why; 0: not known."
         yield _labelled("epoch_timestamp_seconds", text, ("offset", "why"), raised)
 
 
-def _labelled(name: str, text: str, labels: Sequence[str], values: Mapping[tuple[str, ...], float]) -> core.Metric:
+def _labelled(
+    name: str, text: str, labels: Sequence[str], values: Iterable[tuple[Sequence[str], float]]
+) -> core.Metric:
     family = core.GaugeMetricFamily(f"handfast_store_{name}", text, labels=labels)
-    for of, number in values.items():
+    for of, number in values:
         family.add_metric(of, number)
     return family

@@ -65,6 +65,7 @@ class Record:
         "segment",
         "serial",
         "state",
+        "token_maker",
         "wakes",
     )
 
@@ -85,6 +86,7 @@ class Record:
         self.number = 0
         # How it came in, when, and where the ledger says so.
         self.came_by = ""
+        self.token_maker = ""
         self.joined = 0
         self.joined_in = ""
         self.requests: tuple[overview.Request, ...] = ()
@@ -235,7 +237,7 @@ class Table:
                 record.key = b""
                 self._mark(record.name)
             if record.joined_in == segment:
-                record.came_by, record.joined, record.joined_in = "", 0, ""
+                record.came_by, record.token_maker, record.joined, record.joined_in = "", "", 0, ""
                 self._mark(record.name)
 
     def put_request(self, document: objects.Document) -> None:
@@ -409,6 +411,7 @@ class Table:
         if entry.rule not in {entries.RENEWAL, entries.SERVING} and issued >= record.joined:
             record.joined, record.joined_in = issued, self._once(line.segment)
             record.came_by = self._once(overview.came_by((entry,)))
+            record.token_maker = self._once(entry.token_maker)
             self._mark(record.name)
         if issued >= record.issued:
             self._take_out(record)

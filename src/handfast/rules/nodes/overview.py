@@ -311,6 +311,6 @@ def came_by(issued: Iterable[entries.Entry]) -> str:
         return f"Machine {machine}" if machine else "machine-approver"
     if newest.rule.startswith(entries.BY_HAND):
         return "by hand"
-    if newest.authenticated_by == "bootstrap-token":
+    if newest.authenticated_by == entries.BOOTSTRAP_TOKEN:
         return f"{BY_TOKEN}{newest.token_id}"
     return "recovery" if newest.rule == entries.RECOVERY else newest.authenticated_by

@@ -64,6 +64,7 @@ def test_a_node_becomes_late_expired_and_silent_as_time_passes_and_good_again():
     record = table.get("w1")
     assert record is not None
     assert (record.came_by, record.place) == ("token abcdef", "segment-0000000002/1")
+    assert record.token_maker == "alice"
 
 
 def test_a_lease_that_is_renewed_in_time_has_nothing_judged():
