@@ -21,9 +21,18 @@ def parse(text: str) -> datetime.timedelta:
 
 def text(duration: datetime.timedelta) -> str:
     """In whole units, largest first, as `parse` reads it."""
+    return "".join(_words(duration)) or "0s"
+
+
+def short(duration: datetime.timedelta) -> str:
+    """For a sentence: the two largest units, as in `1h29m` or `3d4h`. What is less than nothing is `0s`."""
+    return "".join(_words(max(duration, datetime.timedelta()))[:2]) or "0s"
+
+
+def _words(duration: datetime.timedelta) -> list[str]:
     left = int(duration.total_seconds())
     words = []
     for unit, seconds in _UNITS.items():
         count, left = divmod(left, seconds)
         words += [f"{count}{unit}"] if count else []
-    return "".join(words) or "0s"
+    return words

@@ -32,6 +32,7 @@ from typing import Any, Final
 import msgspec
 
 from handfast import errors
+from handfast.api import durations
 from handfast.bootstrap import cluster_info, tokens
 
 # From this difference on, a clock is named as a possible cause.
@@ -301,10 +302,8 @@ def skew(date: str, now: datetime.datetime) -> datetime.timedelta | None:
 
 def difference(ahead: datetime.timedelta) -> str:
     """As in "2h5m ahead of"."""
-    seconds = round(abs(ahead).total_seconds())
-    parts = ((seconds // 86400, "d"), (seconds // 3600 % 24, "h"), (seconds // 60 % 60, "m"), (seconds % 60, "s"))
-    text = "".join(f"{count}{unit}" for count, unit in [part for part in parts if part[0]][:2])
-    return f"{text or '0s'} {'ahead of' if ahead > datetime.timedelta() else 'behind'}"
+    rounded = datetime.timedelta(seconds=round(abs(ahead).total_seconds()))
+    return f"{durations.short(rounded)} {'ahead of' if ahead > datetime.timedelta() else 'behind'}"
 
 
 def clock_notes(ahead: datetime.timedelta | None) -> tuple[str, ...]:

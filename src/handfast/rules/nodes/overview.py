@@ -32,7 +32,7 @@ from typing import Any, Final
 import msgspec
 
 from handfast import errors
-from handfast.api import jsonpath, objects, signer_names
+from handfast.api import durations, jsonpath, objects, signer_names
 from handfast.api.printing import ages
 from handfast.pki import renewal
 from handfast.rules import revocation, user_names
@@ -267,11 +267,11 @@ def _of_certificate(newest: entries.Entry | None, now: datetime.datetime) -> Jud
     if newest is None:
         return State.UNRECORDED, "the ledger has no certificate of it", ""
     if now >= newest.not_after:
-        ended = ages.human_duration(now - newest.not_after)
+        ended = durations.short(now - newest.not_after)
         return State.EXPIRED, f"its certificate ended {ended} ago", _ON_THE_MACHINE
     due = window(newest)[1]
     if now >= due:
-        return State.LATE, f"its renewal is {ages.human_duration(now - due)} late", _ON_THE_MACHINE
+        return State.LATE, f"its renewal is {durations.short(now - due)} late", _ON_THE_MACHINE
     return None
 
 
@@ -283,7 +283,7 @@ def _of_lease(facts: Facts, now: datetime.datetime) -> Judged:
     if pulse is None:
         return State.SILENT, "it has never renewed its Lease", _ON_THE_MACHINE
     if pulse.left(now, 0.0) <= 0:
-        ago = ages.human_duration(max(now - pulse.renewed, datetime.timedelta()))
+        ago = durations.short(now - pulse.renewed)
         return State.SILENT, f"its Lease was renewed {ago} ago", _ON_THE_MACHINE
     return _GOOD
 

@@ -116,7 +116,7 @@ def test_the_newest_certificate_counts():
 
 @pytest.mark.parametrize(
     ("leases", "problem"),
-    [([], "it has never renewed its Lease"), ([lease(seconds_ago=90)], "its Lease was renewed 90s ago")],
+    [([], "it has never renewed its Lease"), ([lease(seconds_ago=90)], "its Lease was renewed 1m30s ago")],
 )
 def test_a_node_that_renews_no_lease_is_silent(leases, problem):
     row = one(nodes=[node()], leases=leases, issued=[entry()])
