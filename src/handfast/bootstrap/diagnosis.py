@@ -249,6 +249,18 @@ def asked_unsigned(token: tokens.Token, code: int, challenge: str) -> errors.Ref
     return expired(token) if _says(challenge, "TokenExpired") else unknown_token(token)
 
 
+def asked_mismatched(refused: errors.Refused, token: tokens.Token, code: int) -> errors.Refused:
+    """Which of the two is wrong where a signature does not match, by what a pinned server answered to the token."""
+    if code == 401:
+        hint = f"the cluster does not accept the token: compare its secret half with what was printed when it was made; or {_MAKE_ANEW}"
+    else:
+        hint = (
+            f"the cluster accepts token {token.id!r}, so what it publishes was changed on the way; or it was changed just now, and is "
+            "signed again within seconds"
+        )
+    return errors.Refused(refused.message, reason=refused.reason, hint=hint)
+
+
 def login(token: tokens.Token, code: int, challenge: str, *, signs: bool) -> errors.Refused | None:
     """What a trusted server's answer says of the token to log in with; `signs`: its signature was good a moment ago."""
     if code != 401:
