@@ -288,6 +288,9 @@ def test_a_machine_that_was_reset_joins_again(story: Story) -> None:
     with contextlib.closing(story.plane.connection(context)) as connection:
         connection.request("GET", "/api/v1/nodes/again")
         assert connection.getresponse().status == 401
+    # Nobody waits for it.
+    listed = json.loads(story.run("node", "list", "--kubeconfig", story.admin, "-o", "json"))["nodes"]
+    assert [row["state"] for row in listed if row["node"] == "again"] == ["revoked"]
     # A second time there is nothing, and that is well.
     assert "nothing to reset" in story.run(*words, *told)
     again = story.join("again", token)

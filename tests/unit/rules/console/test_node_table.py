@@ -90,6 +90,21 @@ def test_a_good_node_without_a_certificate_on_record_is_looked_at_when_its_lease
     assert states(table, NOW + datetime.timedelta(seconds=80)) == [("w1", "good")]
 
 
+@pytest.mark.parametrize("field", ["keyFingerprint", "serialNumber"])
+def test_a_revocation_of_a_certificate_comes_and_goes(field: str):
+    table = node_table.Table()
+    for name in ("w1", "w2"):
+        good(table, name)
+    assert states(table) == [("w1", "good"), ("w2", "good")]
+    issued = table.get("w2")
+    assert issued is not None
+    text = f"SHA256:{node_table.key_text(issued)}" if field == "keyFingerprint" else issued.serial
+    table.put_revocation({"metadata": {"name": "r1"}, "spec": {field: text, "reason": "reset"}})
+    assert states(table) == [("w2", "revoked"), ("w1", "good")]
+    table.remove_revocation("r1")
+    assert states(table) == [("w1", "good"), ("w2", "good")]
+
+
 def test_a_revocation_comes_and_goes_and_ends_by_itself():
     table = node_table.Table()
     good(table, "w1")
