@@ -99,8 +99,8 @@ def _own(samples: exposition.Samples, servers: Sequence[server_leases.Server]) -
     info = next((each.labels for each in samples.get(_INFO, ())), {})
     revision, offset = _finite(samples, "revision"), _finite(samples, "epoch_offset")
     floor, form = _finite(samples, "floor_revision"), _finite(samples, "form")
-    yield Fact("engine", info.get("engine", ""), _NOT_YET)
-    yield Fact("identity", info.get("identity", ""), "copies and restores of it keep it")
+    for name, about in (("engine", ""), ("identity", "copies and restores of it keep it")):
+        yield Fact(name, info[name], about) if info.get(name) else Fact(name, "", _NOT_YET)
     yield _number("size", _finite(samples, "size_bytes"), "what it occupies", in_bytes=True)
     yield _number("objects", _finite(samples, "objects"))
     yield _number("revision", revision, "" if floor is None else f"the oldest that can be read is {floor:,.0f}")

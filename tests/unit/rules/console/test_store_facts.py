@@ -75,6 +75,7 @@ def test_every_row_of_the_command_has_its_value():
     ]
     assert all(row.is_known for row in rows)
     by_name = {row.name: row for row in rows}
+    assert by_name["engine"].about == ""
     assert by_name["revision"].about == "the oldest that can be read is 7"
     assert by_name["seal key"].about == "sealed 3 values"
     assert by_name["last compaction"].at == datetime.datetime(2026, 11, 17, 12, tzinfo=datetime.UTC)
@@ -103,7 +104,7 @@ def test_a_store_that_was_never_compacted_sealed_or_backed_up_says_so():
 def test_a_store_that_was_not_asked_yet_is_not_known_and_says_why():
     rows = shown("handfast_resource_version 9\nhandfast_store_revision NaN\nhandfast_store_size_bytes NaN\n")
     assert rows["resource version"].value == "9"
-    for name in ("engine", "size", "revision", "seal keys", "last backup"):
+    for name in ("engine", "identity", "size", "revision", "seal keys", "last backup"):
         assert not rows[name].is_known
         assert "not asked its store yet" in rows[name].about
 
