@@ -33,6 +33,7 @@ handfast_store_reserve_bytes 1048576
 handfast_store_writes_refused_total NaN
 handfast_watchers_dropped lots
 handfast_unread_answer_bytes 12
+handfast_apiservers 2.0
 apiserver_request_total{verb="get"} 7
 process_open_fds 7
 """
@@ -47,6 +48,7 @@ def test_the_figures_of_the_store_are_shown_and_no_others():
     samples = exposition.read(METRICS, store.METRICS)
     shown = {each.name: each.value for each in store.figures(store.values(samples))}
     assert shown == {
+        "API servers": "2",
         "free space": "4.7 GiB",
         "reserve": "1.0 MiB",
         "full": "no",
