@@ -70,7 +70,10 @@ def _place(text: str, name: str) -> str:
     try:
         return stores.named(layout.Layout.at(pathlib.Path.cwd()), setting_values.store(text))
     except ValueError as error:
-        raise output.Usage(f"{name}: {text} {error}", hint="write it as store.db, or as sqlite:store.db") from None
+        raise output.Usage(
+            f"{name}: {config.shown(text)} {error}",
+            hint="allowed: a path, as store.db, or a place in an etcd, as for --store",
+        ) from None
 
 
 async def _copy(origin: str, destination: str, access: etcd_access.Access, *, prepare: bool) -> dict[str, Any]:
