@@ -393,7 +393,7 @@ async def test_a_frozen_member_is_uncertain_and_never_stale(etcd: etcds.Etcd, mo
     etcd.kill(signal.SIGSTOP)
     with pytest.raises(protocol.StoreUncertain):
         await store.create("a", b"1")
-    with pytest.raises(protocol.StoreUnavailable):
+    with pytest.raises(protocol.StoreUnavailable, match="no answer in time"):
         await store.current_revision()
     with pytest.raises(protocol.StoreUnavailable):
         await store.get("a")
