@@ -186,6 +186,11 @@ class Up:
             connection.request("GET", "/readyz")
             return connection.getresponse().status == 200
 
+    def checked(self) -> tuple[int, dict[str, dict[str, str]]]:
+        """The exit code of `handfast check`, and every check by its name."""
+        done = run("check", "--dir", self.directory, "-o", "json")
+        return done.returncode, {row["name"]: row for row in json.loads(done.stdout)["checks"]}
+
     def create_config_map(self, name: str) -> None:
         body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}}
         code, answer = self.call("POST", "/api/v1/namespaces/default/configmaps", body)

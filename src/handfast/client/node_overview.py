@@ -19,6 +19,7 @@ from handfast.rules.nodes import liveness, overview
 
 _T = TypeVar("_T")
 _UNREAD = frozenset({"Forbidden", "NotFound"})
+_SIGNERS = (signer_names.KUBELET_CLIENT, signer_names.KUBELET_SERVING)
 
 
 class Read(msgspec.Struct, frozen=True):
@@ -29,10 +30,14 @@ class Read(msgspec.Struct, frozen=True):
 
 
 async def _recorded(client: api.Client, unread: list[str]) -> list[entries.Entry] | None:
-    issued = await issued_certificates.entries(client, signer_names.KUBELET_CLIENT)
+    issued = await issued_certificates.entries(client, *_SIGNERS)
     if issued is None:
         unread.append(overview.NO_LEDGER)
     return issued
+
+
+def _of(signer: str, issued: list[entries.Entry] | None) -> list[entries.Entry] | None:
+    return None if issued is None else [entry for entry in issued if entry.signer == signer]
 
 
 async def read(client: api.Client) -> Read:
@@ -56,5 +61,12 @@ async def read(client: api.Client) -> Read:
     index = revocation.Index()
     for document in revoked or ():
         index.add(revocation.read(document))
-    objects = overview.Objects(nodes=nodes, leases=leases, issued=issued, requests=requests or (), revocations=index)
+    objects = overview.Objects(
+        nodes=nodes,
+        leases=leases,
+        issued=_of(signer_names.KUBELET_CLIENT, issued),
+        serving=_of(signer_names.KUBELET_SERVING, issued),
+        requests=requests or (),
+        revocations=index,
+    )
     return Read(objects, tuple(unread))
