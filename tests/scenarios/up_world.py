@@ -105,7 +105,8 @@ class Terminal:
 
     @property
     def text(self) -> str:
-        return self._seen.decode().replace("\r\n", "\n")
+        # What is read may end within a character.
+        return self._seen.decode(errors="replace").replace("\r\n", "\n")
 
     def shows(self, text: str, seconds: float = 90) -> str:
         """Everything that was shown, once `text` was."""
