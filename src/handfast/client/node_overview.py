@@ -6,12 +6,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 import msgspec
 
-from handfast.api import handfast_kinds, resources, signer_names, status
+from handfast.api import handfast_kinds, objects, resources, signer_names, status
 from handfast.client import api, issued_certificates
 from handfast.rules import revocation
 from handfast.rules.ledger import entries
@@ -40,6 +40,16 @@ def _of(signer: str, issued: list[entries.Entry] | None) -> list[entries.Entry] 
     return None if issued is None else [entry for entry in issued if entry.signer == signer]
 
 
+async def _revocations(client: api.Client) -> Sequence[objects.Document]:
+    """None, where the API does not have the kind: nobody can be revoked by one there."""
+    try:
+        return await client.list(handfast_kinds.REVOCATION)
+    except status.StatusError as error:
+        if error.reason == "NotFound":
+            return []
+        raise
+
+
 async def read(client: api.Client) -> Read:
     """Everything about nodes that the caller may read."""
     unread: list[str] = []
@@ -57,11 +67,11 @@ async def read(client: api.Client) -> Read:
     leases = await optional("Leases", lambda: client.list(resources.LEASES, api.Scope(namespace=liveness.NAMESPACE)))
     issued = await optional("the ledger", lambda: _recorded(client, unread))
     requests = await optional("certificate requests", lambda: client.list(resources.SIGNING_REQUESTS))
-    revoked = await optional("Revocations", lambda: client.list(handfast_kinds.REVOCATION))
+    revoked = await optional("Revocations", lambda: _revocations(client))
     index = revocation.Index()
     for document in revoked or ():
         index.add(revocation.read(document))
-    objects = overview.Objects(
+    there = overview.Objects(
         nodes=nodes,
         leases=leases,
         issued=_of(signer_names.KUBELET_CLIENT, issued),
@@ -69,4 +79,4 @@ async def read(client: api.Client) -> Read:
         requests=requests or (),
         revocations=index,
     )
-    return Read(objects, tuple(unread))
+    return Read(there, tuple(unread))

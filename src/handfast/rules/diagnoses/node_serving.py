@@ -65,7 +65,7 @@ def _judged(standing: serving.Standing, known: facts.Facts) -> check.Check:
         return check.Check(NAME, check.Verdict.WARNING, said, "ServingLeftOver", _OWN)
     if not standing.whole:
         # 3. what is not known could hide one that is late
-        return check.unknown(NAME, check.several(known.hidden))
+        return members.not_known(NAME, known)
     if standing.first is None:
         return check.Check(NAME, _OK, "no node has a serving certificate of this cluster")
     end = objects.timestamp(standing.first.ends)
