@@ -30,6 +30,7 @@ FOLLOWS: Final[Mapping[str, str]] = {
     "RequestsWait": "Whoever asks waits. A request that nobody decides is deleted after a day.",
     "RoleNotReady": "What that process serves is not served until it answers.",
     "RolloutSlow": "The machines that are behind run with their former configuration.",
+    "ServiceUnavailable": "Requests are turned away until it can answer again.",
     "ServingExpired": "Whoever asks the node at its endpoint, for logs or measurements, gets no answer that can be believed.",
     "ServingLeftOver": "If it still serves with it, whoever asks the node at its endpoint gets no answer that can be believed.",
     "ServingRenewalLate": "When it ends, whoever asks the node at its endpoint, for logs or measurements, gets no answer that can be believed.",

@@ -63,7 +63,7 @@ def _judged(standing: serving.Standing, known: facts.Facts) -> check.Check:
     if left:
         said = f"{_said(left, known.now)}; nobody asks for another"
         return check.Check(NAME, check.Verdict.WARNING, said, "ServingLeftOver", _OWN)
-    if not standing.whole:
+    if not standing.whole and known.hidden:
         # 3. what is not known could hide one that is late
         return members.not_known(NAME, known)
     if standing.first is None:

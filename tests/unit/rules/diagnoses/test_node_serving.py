@@ -67,6 +67,8 @@ def test_what_may_not_be_read_is_unknown_and_what_is_known_of_it_is_told_all_the
     unread = known.nodes(serving=None)
     assert judged(nodes=unread, hidden=["no ledger"]).verdict is check.Verdict.UNKNOWN
     assert judged(nodes=check.Unread("no")).verdict is check.Verdict.UNKNOWN
+    # A ledger without an entry hides nothing, where there is no node.
+    assert judged(nodes=unread).verdict is check.Verdict.OK
 
 
 def test_without_the_right_to_read_requests_nobody_knows_that_none_asks():
