@@ -14,7 +14,7 @@ import pathlib
 import shutil
 import socket
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from urllib import parse as urls
 
@@ -31,25 +31,20 @@ from tests.page_facts import ROOT
 from tests.scenarios import up_world
 
 SHOTS = pathlib.Path(os.environ.get("CONSOLE_SHOTS") or ROOT / ".venv" / "console-shots")
-PHONE = {"width": 390, "height": 844}
-DESK = {"width": 1280, "height": 860}
+PHONE: playwright.ViewportSize = {"width": 390, "height": 844}
+DESK: playwright.ViewportSize = {"width": 1280, "height": 860}
 # A name of somebody else's that leads here, as after DNS rebinding.
 REBOUND = "rebound.example"
 
 
-class Console:
-    """The console of a control plane that runs with one."""
+class Served:
+    """A console that runs, and a session of it."""
 
-    FLAGS = ("--console", "--console-listen", "127.0.0.1:0")
-
-    def __init__(self, plane: up_world.Up) -> None:
-        self.plane = plane
-        self.base: str = plane.facts["console"]
+    def __init__(self, base: str, address: Callable[[], str]) -> None:
+        self.base = base
+        # One that opens it once.
+        self.address = address
         self._cookie: tuple[str, str] | None = None
-
-    def address(self) -> str:
-        """One that opens it once, as `handfast console --url` prints it."""
-        return console_keys.address(layout.Layout.at(self.plane.directory))
 
     def request(
         self, method: str, path: str, headers: Mapping[str, str] | None = None, body: str = ""
@@ -75,6 +70,17 @@ class Console:
             "httpOnly": True,
             "sameSite": "Strict",
         }
+
+
+class Console(Served):
+    """The console of a control plane that runs with one."""
+
+    FLAGS = ("--console", "--console-listen", "127.0.0.1:0")
+
+    def __init__(self, plane: up_world.Up) -> None:
+        # As `handfast console --url` prints it.
+        super().__init__(plane.facts["console"], lambda: console_keys.address(layout.Layout.at(plane.directory)))
+        self.plane = plane
 
 
 class Wire:
@@ -126,21 +132,21 @@ class Wire:
         self._door.close()
 
 
-class Looker:
+class Viewer:
     """Somebody at a browser: opens pages in contexts of their own, and keeps pictures of them."""
 
-    def __init__(self, browser: playwright.Browser, console: Console) -> None:
+    def __init__(self, browser: playwright.Browser, served: Served) -> None:
         self._browser = browser
-        self.console = console
+        self._served = served
         self._contexts: list[playwright.BrowserContext] = []
 
     def context(self, *, signed_in: bool = True, **options: Any) -> playwright.BrowserContext:
         """A browser of its own; `viewport`, `color_scheme`, `java_script_enabled` and more are playwright's."""
         options.setdefault("viewport", DESK)
-        context = self._browser.new_context(base_url=self.console.base, **options)
+        context = self._browser.new_context(base_url=self._served.base, **options)
         context.set_default_timeout(60_000)
         if signed_in:
-            context.add_cookies([self.console.cookie()])  # type: ignore[list-item]  # a dict with the same keys
+            context.add_cookies([self._served.cookie()])  # type: ignore[list-item]  # a dict with the same keys
         self._contexts.append(context)
         return context
 
@@ -173,6 +179,14 @@ class Looker:
     def close(self) -> None:
         for context in self._contexts:
             context.close()
+
+
+class Looker(Viewer):
+    """Somebody in front of the console of a control plane."""
+
+    def __init__(self, browser: playwright.Browser, console: Console) -> None:
+        super().__init__(browser, console)
+        self.console = console
 
 
 def csr(name: str, of: str = "console-node") -> dict[str, Any]:
