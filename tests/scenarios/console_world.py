@@ -232,6 +232,17 @@ def browser() -> Iterator[playwright.Browser]:
         made.close()
 
 
+def tab_to(page: playwright.Page, words: str) -> None:
+    """By the Tab key alone, as far as what is called so."""
+    # Without what is beside it, as the number of a page in the navigation.
+    named = "(each) => ((each.labels && each.labels[0]) || each).innerText.split(',')[0].trim()"
+    for _ in range(120):
+        page.keyboard.press("Tab")
+        if page.evaluate_handle("document.activeElement").evaluate(named) == words:
+            return
+    pytest.fail(f"Tab does not lead to {words!r}")
+
+
 def require_accessible(page: playwright.Page) -> None:
     """axe-core finds nothing against WCAG 2.2 AA."""
     rules = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
@@ -242,8 +253,9 @@ def require_accessible(page: playwright.Page) -> None:
 def require_no_sideways_scroll(page: playwright.Page) -> None:
     wider = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
     assert wider <= 0, f"the page is {wider} px wider than the window"
-    # Nor does a table in its window: what is beyond its edge is not seen.
+    # Nor does a table or a command in its place: what is beyond its edge is not seen.
     within = page.evaluate(
-        "[...document.querySelectorAll('.window')].map((each) => each.scrollWidth - each.clientWidth)"
+        "[...document.querySelectorAll('.window, .scroll, .holder, pre')].filter((each) => each.scrollWidth > each.clientWidth)"
+        ".map((each) => each.innerText.slice(0, 80))"
     )
-    assert not any(each > 0 for each in within), f"a table is wider than its window: {within} px"
+    assert not within, f"wider than its place: {within}"

@@ -81,17 +81,13 @@ def test_a_request_is_approved_by_keyboard_alone(looker: console_world.Looker) -
     # Live: nobody has loaded the page again.
     listing.get_by_role("link", name="edge-0417").wait_for()
     look(looker, listing, "requests-light")
-    listing.keyboard.press("Tab")
-    listing.get_by_role("link", name="edge-0417").focus()
+    console_world.tab_to(listing, "edge-0417")
     listing.keyboard.press("Enter")
     listing.get_by_role("heading", name="edge-0417 asks for a certificate").wait_for()
     assert listing.locator("table.checks tbody tr").count() >= 5
     assert "usages" in listing.locator("table.checks tr", has_text="fails").first.inner_text()
     look(looker, listing, "request-light")
-    for _ in range(60):
-        listing.keyboard.press("Tab")
-        if listing.evaluate("document.activeElement.textContent.trim()") == "Approve…":
-            break
+    console_world.tab_to(listing, "Approve…")
     listing.keyboard.press("Enter")
     listing.keyboard.press("Tab")
     listing.keyboard.type("edge-0418")
@@ -99,12 +95,58 @@ def test_a_request_is_approved_by_keyboard_alone(looker: console_world.Looker) -
     listing.get_by_role("alert").wait_for()
     assert listing.locator("#approve-word[aria-invalid=true]").count() == 1
     look(looker, listing, "request-mistyped")
-    listing.locator("#approve-word").focus()
+    console_world.tab_to(listing, "Type edge-0417 to approve it")
     listing.keyboard.type("edge-0417")
     listing.keyboard.press("Enter")
     listing.get_by_text("The request edge-0417 is approved.").wait_for()
     condition = plane.call("GET", f"{_CSRS}/edge-0417")[1]["status"]["conditions"][0]
     assert (condition["type"], condition["reason"]) == ("Approved", "ConsoleApprove")
+
+
+def test_by_keyboard_alone_a_token_is_made_and_revoked_and_a_request_denied(looker: console_world.Looker) -> None:
+    plane = looker.console.plane
+    file_request(plane, "edge-0555")
+    page = looker.page("/tokens")
+    console_world.tab_to(page, "Create a token…")
+    page.keyboard.press("Enter")
+    page.get_by_role("heading", name="A new token").wait_for()
+    console_world.tab_to(page, "Description")
+    page.keyboard.type("rack 5")
+    console_world.tab_to(page, "machines log in with it (authentication)")
+    page.keyboard.press("Space")
+    console_world.tab_to(page, "Create it")
+    page.keyboard.press("Enter")
+    token = page.locator("pre.secret").inner_text().partition("--token ")[2][:6]
+    console_world.tab_to(page, "I have it: to the token")
+    page.keyboard.press("Enter")
+    page.get_by_role("heading", name=f"Token {token}").wait_for()
+    assert "rack 5" in page.locator("#token_head").inner_text()
+    assert "signing" in page.locator("main").inner_text()
+    assert "authentication" not in page.locator("main .facts").first.inner_text()
+    console_world.tab_to(page, "Revoke…")
+    page.keyboard.press("Enter")
+    console_world.tab_to(page, f"Type {token} to revoke it")
+    page.keyboard.type(token)
+    page.keyboard.press("Enter")
+    page.get_by_text("is revoked").wait_for()
+    assert plane.call("GET", f"/api/v1/namespaces/kube-system/secrets/bootstrap-token-{token}")[0] == 404
+    console_world.tab_to(page, "Requests")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/requests")
+    console_world.tab_to(page, "edge-0555")
+    page.keyboard.press("Enter")
+    page.get_by_role("heading", name="edge-0555 asks for a certificate").wait_for()
+    console_world.tab_to(page, "Deny…")
+    page.keyboard.press("Enter")
+    console_world.tab_to(page, "Type edge-0555 to deny it")
+    page.keyboard.type("edge-0555")
+    console_world.tab_to(page, "Why")
+    page.keyboard.type("nobody knows it")
+    console_world.tab_to(page, "Deny")
+    page.keyboard.press("Space")
+    page.get_by_text("The request edge-0555 is denied.").wait_for()
+    condition = plane.call("GET", f"{_CSRS}/edge-0555")[1]["status"]["conditions"][0]
+    assert (condition["type"], condition["message"]) == ("Denied", "nobody knows it")
 
 
 def test_a_request_is_denied_on_a_phone_without_javascript(looker: console_world.Looker) -> None:
