@@ -27,25 +27,30 @@ EVIL = "<img src=x onerror=alert(1)>\u202egnp"
 _CSRS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 
 
-def file_request(plane: up_world.Up, name: str, *, cn: str = "", token: str = "") -> tuple[int, Any]:
-    """A node's request with a usage too many: the rules leave it to a person. With a token it is a good one."""
+def request_document(name: str, *, cn: str = "", waits: bool = True) -> dict[str, Any]:
+    """A node's request. One that waits has a usage too many: the rules leave it to a person."""
     subject = names.Subject(common_name=cn or f"system:node:{name}", organizations=("system:nodes",))
     content = requests.build(subject, names.Sans(), keys.generate())
-    usages = ["digital signature", "client auth", *([] if token else ["server auth"])]
     spec = {
         "request": base64.b64encode(content).decode(),
         "signerName": "kubernetes.io/kube-apiserver-client-kubelet",
-        "usages": usages,
+        "usages": ["digital signature", "client auth", *(["server auth"] if waits else [])],
     }
-    document = {"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", "metadata": {"name": name}}
+    head = {"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", "metadata": {"name": name}}
+    return {**head, "spec": spec}
+
+
+def file_request(plane: up_world.Up, name: str, *, cn: str = "", token: str = "") -> tuple[int, Any]:
+    """One that waits; with a token it is a good one."""
+    document = request_document(name, cn=cn, waits=not token)
     if not token:
-        code, answer = plane.call("POST", _CSRS, {**document, "spec": spec})
+        code, answer = plane.call("POST", _CSRS, document)
         assert code == 201, answer
         return code, answer
     trusted = kubeconfig.parse((plane.directory / "admin.conf").read_text()).cluster.certificate_authority_data
     with contextlib.closing(plane.connection(tls.client_context(trusted))) as connection:
         headers = {"Content-Type": "application/json", "Authorization": f"Bearer {token}"}
-        connection.request("POST", _CSRS, json.dumps({**document, "spec": spec}), headers)
+        connection.request("POST", _CSRS, json.dumps(document), headers)
         reply = connection.getresponse()
         return reply.status, json.loads(reply.read())
 

@@ -20,6 +20,9 @@ from handfast.runtime import clock as clocks
 from handfast.runtime import tls
 from tests.world import world as worlds
 
+# As an API server names them.
+REASONS = {410: "Expired", 429: "TooManyRequests", 500: "InternalError", 503: "ServiceUnavailable"}
+
 
 class Between:
     """Hands on what it is asked, as the administrator."""
@@ -69,7 +72,7 @@ class Between:
 
     def _refusal(self, code: int) -> web.Response:
         self.refused += 1
-        body = {"kind": "Status", "code": code, "message": f"no, {code}", "reason": "Expired"}
+        body = {"kind": "Status", "code": code, "message": f"no, {code}", "reason": REASONS[code]}
         return web.json_response(body, status=code, headers={"Retry-After": "1"})
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:

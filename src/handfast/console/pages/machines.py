@@ -98,6 +98,9 @@ def _pools(known: known_module.Known) -> rollout_progress.Fleet:
     if not len(known.of(needs.POOLS)):
         return rollout_progress.Fleet()
     fleet = known.following(needs.POOLS.name, machine_rollout.Fleet)
+    # What is not read yet is not kept: its first pool would be seen half a minute later.
+    if not fleet.pools:
+        return rollout_progress.Fleet()
 
     def make() -> rollout_progress.Fleet:
         return rollout_progress.as_rendered(tuple(fleet.pools.values()), tuple(fleet.nodes.values()), fleet.renderings)
