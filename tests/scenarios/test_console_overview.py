@@ -78,7 +78,7 @@ def test_what_changes_is_shown_and_a_lost_stream_is_told(looker: console_world.L
     request = console_world.csr("console-waits")
     assert console.plane.call("POST", "/apis/certificates.k8s.io/v1/certificatesigningrequests", request)[0] == 201
     try:
-        expect(page.locator("#needing")).to_contain_text("request console-waits", timeout=90_000)
+        expect(page.locator("#needing")).to_contain_text("console-waits", timeout=90_000)
         looker.picture(page, "overview-needing")
         console_world.require_accessible(page)
     finally:

@@ -152,6 +152,17 @@ def test_by_keyboard_alone_a_token_is_made_and_revoked_and_a_request_denied(look
     page.get_by_text("The request edge-0555 is denied.").wait_for()
     condition = plane.call("GET", f"{_CSRS}/edge-0555")[1]["status"]["conditions"][0]
     assert (condition["type"], condition["message"]) == ("Denied", "nobody knows it")
+    # These were the operator's own requests: the audit log has them as theirs.
+    written = {f"secrets/bootstrap-token-{token}", "edge-0555/approval"}
+    up_world.until(lambda: all(path in audited(plane, "kubernetes-admin") for path in written), what="the audit log")
+
+
+def audited(plane: up_world.Up, user: str) -> set[str]:
+    """The ends of the paths that somebody has written to, by the audit log."""
+    lines = (plane.directory / "audit" / "audit.log").read_text().splitlines()
+    events = [json.loads(line) for line in lines if line.endswith("}")]
+    mine = [event for event in events if event["user"]["username"] == user and event["verb"] not in {"get", "list"}]
+    return {"/".join(event["requestURI"].partition("?")[0].split("/")[-2:]) for event in mine}
 
 
 def test_a_request_is_denied_on_a_phone_without_javascript(looker: console_world.Looker) -> None:

@@ -131,6 +131,14 @@ def test_what_may_not_be_read_is_named_on_every_page_with_what_would_allow_it(
             # A check has the words of the command.
             sentence = "is forbidden" if path == "/check" else "You may not"
             require_told(page, path, sentence, console_states.FEW)
+        # What they may not do is not done, and says which right is missing.
+        page.goto("/tokens/new")
+        page.get_by_role("button", name="Create it").click()
+        expect(page.get_by_role("alert")).to_contain_text("Not done")
+        expect(page.locator("main")).to_contain_text(f"--user={console_states.FEW}")
+        viewer.picture(page, "state-forbidden-action-phone")
+        console_world.require_accessible(page)
+        console_world.require_no_sideways_scroll(page)
     finally:
         viewer.close()
 

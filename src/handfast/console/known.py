@@ -47,6 +47,8 @@ _UNKNOWN = frozenset({401})
 _BAD_ANSWER = "BadAnswer"
 # How often somebody looks whether the server is in the way.
 _LOOK_SECONDS = 2.0
+# From which difference on clocks are said to differ.
+_SKEW = datetime.timedelta(seconds=5)
 # 8. how long a page waits for the server; one that answers takes milliseconds
 _ASK_SECONDS = 5.0
 
@@ -248,6 +250,11 @@ class Known:
         facts = self.looking.facts
         ahead = None if facts is None else facts.reach.ahead
         return ahead if isinstance(ahead, datetime.timedelta) else None
+
+    def clocks_differ(self) -> bool | None:
+        """Whether they do so that people can see it; None: it is not known."""
+        skew = self.skew()
+        return None if skew is None else abs(skew) >= _SKEW
 
     # --- changes
 
