@@ -8,6 +8,7 @@ Pictures are kept in `.venv/console-shots`: see CONTRIBUTING.md.
 
 from __future__ import annotations
 
+import pathlib
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote
@@ -126,14 +127,15 @@ def test_every_page_can_be_read_by_everybody(looker: console_world.Looker, form:
             assert page.locator("nav.pager").is_visible(), path
 
 
-def test_what_strangers_write_is_text_wherever_it_is_shown(looker: console_world.Looker):
+def test_what_strangers_write_is_text_wherever_it_is_shown(looker: console_world.Looker, tmp_path: pathlib.Path):
+    console_attack.renew(looker.console.plane, tmp_path)
     page = looker.page("/")
     page.on("dialog", lambda _dialog: pytest.fail("a script of a stranger ran"))
     for path, part in ELSEWHERE.items():
         page.goto(path)
         # The reason of a node stands in for such a character before it is shown.
         instead = "\ufffd" if part == "#pools" else "U+202E"
-        expect(page.locator(part)).to_contain_text(f"<img src=x onerror=alert(1)>{instead}gnp")
+        expect(page.locator(part)).to_contain_text(f"<img src=x onerror=alert(1)>{instead}gnp", timeout=30_000)
         assert part == "#pools" or page.locator(f"{part} .mark").count() > 0, path
         require_text(page)
     # What is typed into a search is text, too, in the page and in what comes after it.
@@ -142,7 +144,8 @@ def test_what_strangers_write_is_text_wherever_it_is_shown(looker: console_world
     assert page.locator("main img, main script").count() == 0
 
 
-def test_a_large_mesh_is_folded_and_a_roll_out_has_its_reasons(looker: console_world.Looker):
+def test_a_large_mesh_is_folded_and_a_roll_out_has_its_reasons(looker: console_world.Looker, tmp_path: pathlib.Path):
+    console_attack.renew(looker.console.plane, tmp_path)
     page = looker.page("/mesh", viewport=console_world.PHONE)
     page.get_by_text("each box is a namespace").wait_for()
     boxes = page.locator("svg.picture a.box")
@@ -157,4 +160,4 @@ def test_a_large_mesh_is_folded_and_a_roll_out_has_its_reasons(looker: console_w
     worker = page.get_by_role("article", name="Pool worker")
     expect(worker).to_contain_text("1 of 4 machines have")
     for reason in ("Degraded", "Working", "NoAgent"):
-        expect(worker.locator("summary", has_text=reason)).to_be_visible()
+        expect(worker.locator("summary", has_text=reason)).to_be_visible(timeout=30_000)

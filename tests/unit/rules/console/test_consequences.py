@@ -16,7 +16,7 @@ WORDS = re.compile(r'"([A-Z][a-z]+(?:[A-Z][a-zA-Z]*)+)"')
 
 
 def test_every_reason_of_a_check_has_a_consequence():
-    of_mesh = [pathlib.Path(module.__file__) for module in (check_trust, check_workloads)]
+    of_mesh = [pathlib.Path(str(module.__file__)) for module in (check_trust, check_workloads)]
     files = [*pathlib.Path(diagnoses.__file__).parent.glob("*.py"), *of_mesh]
     reasons = {word for path in files for word in WORDS.findall(path.read_text())}
     assert {"RenewalLate", "IssuerEndsSoon"} <= reasons

@@ -3,9 +3,12 @@
 
 from __future__ import annotations
 
+import datetime
+
 import pytest
 
 from handfast.rules.console import node_table, nodes, questions
+from handfast.rules.nodes import overview
 from tests.unit.rules.console import ledgers, test_node_table
 
 NOW = ledgers.NOW
@@ -107,9 +110,14 @@ def test_of_a_hundred_thousand_nodes_a_range_is_judged_and_handed_out_and_never_
         table.put_lease(f"node-{number:06}", seen, 40)
     page = nodes.Nodes(table)
     assert ask(page).range.total == 100_000
-    judged = []
+    judged: list[str] = []
     row = node_table.Table.row
-    monkeypatch.setattr(node_table.Table, "row", lambda self, *of: (judged.append(of), row(self, *of))[1])
+
+    def counted(self: node_table.Table, record: node_table.Record, now: datetime.datetime) -> overview.Row:
+        judged.append(record.name)
+        return row(self, record, now)
+
+    monkeypatch.setattr(node_table.Table, "row", counted)
     for words in ({}, {"from": "99999"}, {"from": "999999999", "count": "999999999"}, {"sort": "-name"}, {"text": "5"}):
         judged.clear()
         found = ask(page, **words).range
