@@ -106,7 +106,7 @@ test-slow-units:
 
 # The stories that have an API server in their own process, once more, on a real etcd: tests/scenarios/on_etcd.py says which.
 test-on-etcd:
-	@WORLDS_ON_ETCD=1 $(NOTING)=$(FAILED) $(IN_MEMORY) $(BIN)/python $(LIGHTLY) tests/scenarios $(LATER)
+	@WORLDS_ON_ETCD=1 $(NOTING)=$(FAILED) $(IN_MEMORY) $(BIN)/python $(LIGHTLY) -m "not slow or on_etcd" tests/scenarios $(LATER)
 
 test-light-%:
 	@$(NOTING)=$(FAILED) $(IN_MEMORY) $(BIN)/coverage run $(LIGHTLY) $(call share,$*,$(if $(MEASURED),$(filter-out $(DECIDING_TESTS),$(LIGHT)),$(LIGHT))) \

@@ -26,6 +26,7 @@ from handfast.datadir import endpoints, layout
 from handfast.node import certificate_store, report, serving, units
 from handfast.proxy import admin as proxy_admin
 from handfast.runtime import files as runtime_files
+from tests import source_text
 
 ROOT = pathlib.Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "handfast"
@@ -218,7 +219,7 @@ def _nodes() -> tuple[ast.Constant | ast.JoinedStr | ast.ClassDef, ...]:
     found: list[ast.Constant | ast.JoinedStr | ast.ClassDef] = []
     for path in sorted(SOURCE.rglob("*.py")):
         alone = set()
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(source_text.tree(path.read_text())):
             if isinstance(node, ast.Expr):
                 alone.add(id(node.value))
             elif isinstance(node, ast.Constant | ast.JoinedStr | ast.ClassDef) and id(node) not in alone:

@@ -24,6 +24,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from tests import source_text
+
 SOURCE = pathlib.Path(__file__).parents[1] / "src" / "handfast"
 WORD = re.compile(r"[A-Z][a-z]+[A-Za-z0-9]*|[A-Z]{2,}[a-z][A-Za-z0-9]*")
 _NAME = re.compile(r"(?:.+_)?reason")
@@ -58,7 +60,7 @@ def _dotted(path: pathlib.Path) -> str:
 
 def read(name: str, text: str) -> Module:
     """A module from its text."""
-    found = Module(name, ast.parse(text))
+    found = Module(name, source_text.tree(text))
     for node in ast.walk(found.tree):
         if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "handfast":
             base = (node.module or "").removeprefix("handfast").strip(".")

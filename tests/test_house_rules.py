@@ -81,7 +81,7 @@ def length(content: str) -> list[str]:
 def functions(content: str) -> list[str]:
     """The body counts, without its docstring."""
     wrong = []
-    for node in ast.walk(ast.parse(content)):
+    for node in ast.walk(source_text.tree(content)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             body = node.body[1:] if ast.get_docstring(node, clean=False) is not None else node.body
             lines = (body[-1].end_lineno or 0) - body[0].lineno + 1 if body else 0
@@ -107,7 +107,7 @@ def resources_by_hand(content: str) -> list[str]:
 def bare_numbers(content: str) -> list[str]:
     """A number of a list carries its words: `# 3. in the ledger before it is handed out`. A docstring is a sentence."""
     wrong = [f"`{line.strip()}` has no words" for line in content.splitlines() if BARE.match(line)]
-    for node in ast.walk(ast.parse(content)):
+    for node in ast.walk(source_text.tree(content)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             words = ast.get_docstring(node) or ""
             wrong += [f"the docstring of {node.name} is a number"] if re.fullmatch(r"[\d., ]*\d[\d., ]*", words) else []
@@ -117,7 +117,7 @@ def bare_numbers(content: str) -> list[str]:
 def words_for_anything(content: str) -> list[str]:
     """What a parameter or a field holds is said by its name."""
     wrong = []
-    for node in ast.walk(ast.parse(content)):
+    for node in ast.walk(source_text.tree(content)):
         if isinstance(node, ast.arg) and node.arg in ANYTHING:
             wrong.append(f"line {node.lineno}: a parameter `{node.arg}`")
         if isinstance(node, ast.ClassDef):
@@ -175,8 +175,8 @@ def packages() -> list[pathlib.Path]:
 
 def contract(content: str) -> list[str]:
     """The `__init__.py` of a room is its contract and nothing else: what lives here, what it never does, where to start."""
-    body = ast.parse(content).body
-    if len(body) != 1 or ast.get_docstring(ast.parse(content)) is None:
+    room = source_text.tree(content)
+    if len(room.body) != 1 or ast.get_docstring(room) is None:
         return ["holds something else than a docstring"]
     words = source_text.docstring(content)
     return [f"has no line `{label}`" for label in CONTRACT if not re.search(rf"^{label} \S", words, re.MULTILINE)]

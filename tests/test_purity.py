@@ -18,6 +18,8 @@ from dataclasses import dataclass
 
 import pytest
 
+from tests import source_text
+
 SOURCE = pathlib.Path(__file__).parents[1] / "src" / "handfast"
 # Lowest first: a room may import itself and what stands before it.
 ROOMS = ("api", "pki", "bootstrap", "rules")
@@ -117,7 +119,7 @@ class Import:
 def modules() -> tuple[tuple[str, ast.Module], ...]:
     """Every module of the deciding half as `room.module` or `room.subroom.module`."""
     paths = [path for room in ROOMS for path in sorted((SOURCE / room).rglob("*.py"))]
-    return tuple((dotted(path), ast.parse(path.read_text(), str(path))) for path in paths)
+    return tuple((dotted(path), source_text.tree(path.read_text())) for path in paths)
 
 
 def dotted(path: pathlib.Path) -> str:

@@ -16,6 +16,8 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
+from tests import source_text
+
 ROOT = pathlib.Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "handfast"
 SECRET = re.compile(r"secret|token|passw(or)?d|passphrase|digest|signature|credential|(^|_)h?mac(_|s?$)", re.IGNORECASE)
@@ -232,7 +234,7 @@ def comparisons(content: str) -> list[str]:
     """Every comparison of something that is called a secret, as it stands in the source."""
     return [
         ast.unparse(node)
-        for node in ast.walk(ast.parse(content))
+        for node in ast.walk(source_text.tree(content))
         if isinstance(node, ast.Compare)
         and any(isinstance(operator, COMPARING) for operator in node.ops)
         and any(is_secret(word) for operand in (node.left, *node.comparators) for word in words(operand))

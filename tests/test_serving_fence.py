@@ -23,6 +23,8 @@ import aiohttp
 import pytest
 from aiohttp import web
 
+from tests import source_text
+
 SOURCE = pathlib.Path(__file__).parents[1] / "src" / "handfast"
 FENCE = SOURCE / "serving" / "aiohttp_parts.py"
 CLASSES = (web.RequestHandler, web.BaseRequest, web.StreamResponse, web.Response, web.Server, aiohttp.StreamReader)
@@ -82,7 +84,7 @@ def heirs(tree: ast.Module) -> Iterator[ast.ClassDef]:
 
 def reached(content: str) -> list[str]:
     """What a module uses that it may not."""
-    tree = ast.parse(content)
+    tree = source_text.tree(content)
     if not can_have_one(tree):
         return []
     modules = modules_of_aiohttp(tree)
@@ -115,7 +117,7 @@ def _last(owner: ast.expr) -> str:
 def around(content: str) -> list[str]:
     """4. How a module serves by itself."""
     wrong = []
-    for node in ast.walk(ast.parse(content)):
+    for node in ast.walk(source_text.tree(content)):
         if isinstance(node, ast.Attribute):
             owner = _last(node.value)
             wrong += [f"{node.lineno} {name}" for name in (node.attr, f"{owner}.{node.attr}") if name in SERVERS]

@@ -9,7 +9,7 @@ import os
 import pathlib
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Collection, Coroutine
 from typing import Any, TypeVar
 
 import pytest
@@ -20,6 +20,7 @@ from handfast.apiserver import announcement
 from handfast.apiserver.state import envelope, lineage, replica, storage
 from handfast.cli import main, output
 from handfast.pki import seal
+from handfast.runtime import clock as clocks
 from handfast.store import protocol, transfer
 from handfast.store.etcd import engine as etcd
 from handfast.store.etcd import place as places
@@ -107,6 +108,67 @@ def test_a_store_moves_to_etcd_and_back(tmp_path: pathlib.Path, capsys: pytest.C
     assert run("copy", place, back) == 0
     assert within_file(back, held) == content
     assert within_file(back, told)[1] > in_etcd[1]
+
+
+async def announce(store: protocol.Store) -> None:
+    """As a server does that is killed at once: its Lease stays."""
+    envelopes = envelope.Envelopes()
+    copy = replica.Replica(store, envelopes)
+    await copy.load()
+    documents = storage.Storage(store, envelopes, copy)
+    await announcement.Announcer(store, documents, clocks.SystemClock(), raise_form=envelopes.write_as).announce()
+
+
+def servers_of(content: Collection[str]) -> list[str]:
+    return [key for key in content if key.startswith(announcement.KEYS)]
+
+
+def test_who_served_from_the_old_store_does_not_count_for_the_new_one(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A server that was killed on a file is no reason against the way back from etcd. One that serves from the etcd is."""
+    origin, place, back = tmp_path / "store.db", etcds.shared().place(), tmp_path / "back.db"
+    named_alike = f"{announcement.KEYS}mine"
+
+    async def begin(store: protocol.Store) -> None:
+        await fill(store, range(3))
+        await announce(store)
+        # What only has such a name is no server, and goes along.
+        await store.create(named_alike, value("mine"))
+
+    within_file(origin, begin)
+    content = within_file(origin, held)
+    assert len(servers_of(content)) == 2
+    wanted = {key: value for key, value in content.items() if key == named_alike or key not in servers_of(content)}
+    assert run("copy", origin, place) == 0
+    assert within_etcd(place, held) == wanted
+    assert run("copy", place, back) == 0
+    assert within_file(back, held) == wanted
+    # Its own servers still count.
+    within_etcd(place, announce)
+    capsys.readouterr()
+    assert run("copy", place, tmp_path / "second.db") == 1
+    assert "is being served" in capsys.readouterr().err
+    assert run("copy", "--prepare", place, tmp_path / "second.db") == 0
+
+
+@pytest.mark.parametrize("engine", ["etcd", "sqlite"])
+def test_who_served_when_a_backup_was_taken_does_not_count_for_what_is_restored(
+    engine: str, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    origin, file, elsewhere = tmp_path / "store.db", tmp_path / "backup", tmp_path / "elsewhere.db"
+    target = etcds.shared().place() if engine == "etcd" else elsewhere
+    within_file(origin, lambda store: fill(store, range(3)))
+    content = within_file(origin, held)
+    within_file(origin, announce)
+    assert run("backup", file, "--store", origin) == 0
+    assert run("restore", file, "--store", target) == 0
+    restored = within_etcd(target, held) if isinstance(target, places.Place) else within_file(target, held)
+    assert restored == content
+    capsys.readouterr()
+    assert run("status", "--store", target, "-o", "json") == 0
+    assert json.loads(capsys.readouterr().out)["servers"] == []
+    assert run("copy", target, tmp_path / "back.db") == 0
 
 
 def test_a_backup_of_etcd_is_of_one_revision_and_is_restored_there(

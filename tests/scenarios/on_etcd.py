@@ -4,10 +4,10 @@
 `make test-on-etcd` sets `WORLDS_ON_ETCD`; without it nothing here does anything.
 
 1. A story has a world if it asks for one, or its file has one by what it imports. All others start processes of their own.
-2. Slow ones are left out by their mark: they tell of agents, controllers, proxies and whole machines, and what those ask of
-   the API the others ask as well. Controllers and two planes on etcd are in `test_two_planes.py` and `test_two_servers.py`.
+2. Of those that are slow, the ones about the API itself are marked `on_etcd`, and run, too. All others have a row in `SLOW`, by how their file's
+   name begins, with the reason; one that has neither fails wherever it is collected.
 3. What is left out besides has a row in `LEFT`, with the reason. One test of each row runs nevertheless: if it passes on etcd,
-   the row is not needed, and that is a failure. So is a row that names nothing.
+   the row is not needed, and that is a failure. So is a row that names nothing, here or in `SLOW`.
 4. Whoever gives a world a store of its own is not on etcd, and needs a row.
 """
 
@@ -35,6 +35,32 @@ LEFT = {
     "test_verbs.py::test_secrets_are_sealed_on_disk_and_clear_over_the_api": "reads the bytes of the file; for etcd see "
     "test_etcd_store.py",
 }
+_THROUGH_THE_API = "asks of the API what the stories ask that run here; no answer to it depends on the engine"
+# How the name of a file begins, whose slow stories are left out -> why.
+SLOW = {
+    "test_bootstrap_rights.py": "asks every verb of every kind (14 s of CPU); all but a few are refused before the store is asked",
+    "test_configuration_": f"agents and the machine-config server: {_THROUGH_THE_API}",
+    "test_controllers_": "those of quotas run here; all controllers, of two control planes, are on etcd in test_two_planes.py",
+    "test_credential_rollout": f"agents and the machine-config server: {_THROUGH_THE_API}",
+    "test_custom_resources.py": "kubectl at a process of its own; the same requests are in the stories beside it, which run here",
+    "test_disk_read_only.py": "a disk fails under a store that is a file",
+    "test_etcd_histories.py": "its stories are on etcd as it is",
+    "test_issuance_ledger.py": "months of segments that go (15 s of CPU); how the chain is written is in the stories beside it, which run here",
+    "test_join_discovery.py": "joins while there is no API server",
+    "test_living_names.py": f"the approver and real joins: {_THROUGH_THE_API}",
+    "test_machine": f"machines, their approver and their server: {_THROUGH_THE_API}",
+    "test_mesh_": f"workloads and the mesh's own services: {_THROUGH_THE_API}",
+    "test_node_": f"agents: {_THROUGH_THE_API}",
+    "test_odd_": "what cannot be read is refused before the store is asked, or by a command",
+    "test_one_address.py": "joins and their rates: what is counted is not in the store",
+    "test_own_certificates.py": "files of the data directory, at processes of their own",
+    "test_protocol_abuse.py": "connections: what is sent there never comes to the store",
+    "test_proxy_policy.py": f"proxies of the mesh: {_THROUGH_THE_API}",
+    "test_unread_answers.py": "answers that nobody reads (17 s of CPU): what holds them is behind the store",
+    "test_worker_credential.py": "a whole control plane, at processes of its own",
+}
+# What `make test-on-etcd` selects.
+WANTED = "not slow or on_etcd"
 _ALL_SLOW = re.compile(r"^pytestmark = .*mark\.slow", re.MULTILINE)
 _HERE = pathlib.Path(__file__).parent
 _has_world: dict[str, bool] = {}
@@ -42,19 +68,26 @@ _has_world: dict[str, bool] = {}
 
 def pytest_ignore_collect(collection_path: pathlib.Path, config: pytest.Config) -> bool | None:
     """Files of slow tests need not be read where none is wanted."""
-    if not worlds.ON_ETCD or config.option.markexpr != "not slow" or collection_path.suffix != ".py":
+    if not worlds.ON_ETCD or config.option.markexpr != WANTED or collection_path.suffix != ".py":
         return None
-    return True if _ALL_SLOW.search(collection_path.read_text()) else None
+    text = collection_path.read_text()
+    return True if _ALL_SLOW.search(text) and "mark.on_etcd" not in text else None
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Last, when it is known which of them are wanted at all."""
+    stories = [item for item in items if _is_story(item)]
+    # 2. slow ones are marked, or have a row
+    for story in stories:
+        _require_marked_or_named(story)
     if not worlds.ON_ETCD:
         return
     for row in LEFT:
         _require_something_named(row)
-    stories = [item for item in items if _is_story(item)]
+    for row in SLOW:
+        if not any("mark.slow" in path.read_text() for path in _HERE.glob(f"{row}*")):
+            raise pytest.UsageError(f"tests/scenarios/on_etcd.py: the row {row} names no slow test")
     # 3. one of each row, always the same
     shown = {row: item.nodeid for item in sorted(stories, key=_line, reverse=True) if (row := _row(item))}
     kept = [item for item in stories if shown.get(_row(item), item.nodeid) == item.nodeid]
@@ -87,6 +120,15 @@ def _row(item: pytest.Item) -> str:
     file = item.path.name
     rows = (file, f"{file}::{getattr(item, 'originalname', '')}")
     return next((row for row in rows if row in LEFT), "")
+
+
+def _require_marked_or_named(story: pytest.Item) -> None:
+    if story.get_closest_marker("slow") is None or story.get_closest_marker("on_etcd") is not None or _row(story):
+        return
+    if not story.path.name.startswith(tuple(SLOW)):
+        raise pytest.UsageError(
+            f"{story.nodeid} has a world and is slow: mark it on_etcd, or say in tests/scenarios/on_etcd.py why it is left out"
+        )
 
 
 def _require_something_named(row: str) -> None:

@@ -26,7 +26,7 @@ from handfast.telemetry import log
 from tests.scenarios import callers, refusals, wire
 from tests.world import world as worlds
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.on_etcd]
 BOOTSTRAP = "foobar.circumnavigation"
 SECRETS = "/api/v1/namespaces/default/secrets"
 # A watch that begins with what there is waits for no version to come.

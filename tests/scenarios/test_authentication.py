@@ -223,6 +223,7 @@ class TestBootstrapTokens:
 
 
 @pytest.mark.slow
+@pytest.mark.on_etcd
 class TestClientCAs:
     """What a removed CA leaves behind; the rotation itself is in `test_client_ca_rotation`."""
 

@@ -190,6 +190,7 @@ async def test_bad_names_are_refused(world: worlds.World) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.on_etcd
 async def test_too_deep(world: worlds.World) -> None:
     says = "nested too deeply: at most 128 levels"
     await refusals.refused(
@@ -381,6 +382,7 @@ async def test_bad_bodies_of_subresources_are_refused(world: worlds.World) -> No
 
 
 @pytest.mark.slow
+@pytest.mark.on_etcd
 async def test_bodies_and_objects_that_are_too_large_are_refused(world: worlds.World) -> None:
     fits = b'{"metadata":{"name":"t"}}'
     big = fits + b" " * (3 * MIB - len(fits))
@@ -408,6 +410,7 @@ async def test_bodies_and_objects_that_are_too_large_are_refused(world: worlds.W
 
 
 @pytest.mark.slow
+@pytest.mark.on_etcd
 async def test_sizes_in_chunks(world: worlds.World) -> None:
     """Nobody says beforehand how much comes."""
 

@@ -18,7 +18,7 @@ from handfast.api import resources, status
 from handfast.client import api
 from tests.scenarios import controlled as c
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.on_etcd]
 copies = pytest.mark.parametrize("copies", [1, 2])
 CLAIMS = api.Resource("", "v1", "persistentvolumeclaims", True)
 DEPLOYMENTS = api.Resource("apps", "v1", "deployments", True)

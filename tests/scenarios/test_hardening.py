@@ -131,6 +131,7 @@ async def test_strangers_do_not_keep_idle_connections(tmp_path: pathlib.Path) ->
 
 
 @pytest.mark.slow
+@pytest.mark.on_etcd
 async def test_a_client_that_does_not_read_its_list_is_given_up(tmp_path: pathlib.Path) -> None:
     async with worlds.world(tmp_path / "d", limits=limits.Limits(lifted=True, write_seconds=0.3)) as world:
         for number in range(40):

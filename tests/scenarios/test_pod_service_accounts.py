@@ -68,6 +68,7 @@ async def test_a_pod_waits_for_the_default_account(world: worlds.World) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.on_etcd
 async def test_a_default_account_that_never_comes(world: worlds.World) -> None:
     await made(world, "/api/v1/namespaces", {"metadata": {"name": "new"}})
     await refused(

@@ -23,7 +23,7 @@ from handfast.runtime import tls
 from tests.scenarios import callers, wire
 from tests.world import world as worlds
 
-pytestmark = [pytest.mark.slow, pytest.mark.measured]
+pytestmark = [pytest.mark.slow, pytest.mark.measured, pytest.mark.on_etcd]
 MASTERS = "system:masters"
 
 

@@ -28,7 +28,7 @@ from handfast.pki import jwt, keys
 from tests.scenarios import callers, controlled, wire
 from tests.world import world as worlds
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.on_etcd]
 API = "https://kubernetes.default.svc.cluster.local"
 PODS = "/api/v1/namespaces/default/pods"
 SECRETS = "/api/v1/namespaces/default/secrets"

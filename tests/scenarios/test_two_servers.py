@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import dataclasses
 import pathlib
+import ssl
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
@@ -27,7 +28,7 @@ from handfast.store import protocol
 from handfast.store.etcd import engine as etcd
 from handfast.store.sqlite import engine as sqlite
 from handfast.wire import etcd_access
-from tests.scenarios import callers, test_judged_again
+from tests.scenarios import callers, test_judged_again, wire
 from tests.world import etcds
 from tests.world import world as worlds
 
@@ -482,21 +483,65 @@ async def test_a_lease_that_no_server_wrote_is_no_server(pair: Pair) -> None:
     assert {row["ip"] for subset in subsets for row in subset["addresses"]} == {"127.0.0.1"}
 
 
-async def test_the_budget_of_one_user_is_one_for_both(tmp_path: pathlib.Path, opening: Opening) -> None:
-    # No rate within the time of this test: only what may be asked at once.
-    limits = limits_module.Limits(user_per_second=0.001, user_burst=20)
+# Odd, so that a share is no whole number. Clocks stand still: nothing comes back while a test runs.
+BURST, PLACES, STRANGERS = 15, 9, 7
+SMALL = limits_module.Limits(
+    user_burst=BURST, connections_per_source=PLACES, connections_burst=STRANGERS, waiting_seconds=0.0
+)
+
+
+async def knock(stack: contextlib.AsyncExitStack, side: worlds.World, context: ssl.SSLContext) -> wire.Line | None:
+    """A connection that stays open until the end; None if it is not let in."""
+    try:
+        return await stack.enter_async_context(wire.line(side.server.address[1], context))
+    except (ConnectionError, ssl.SSLError):
+        return None
+
+
+async def test_budgets_hold_for_the_sum_of_both(tmp_path: pathlib.Path, opening: Opening) -> None:
+    """Never more than documented, and one for each server: connections by rate and by places, and requests."""
     async with (
-        worlds.world(tmp_path / "d", store=await opening(), shared=True, limits=limits) as one,
-        worlds.world(tmp_path / "d", store=await opening(), shared=True, limits=limits) as other,
+        worlds.world(tmp_path / "d", store=await opening(), shared=True, limits=SMALL) as one,
+        worlds.world(tmp_path / "d", store=await opening(), shared=True, limits=SMALL) as other,
+        contextlib.AsyncExitStack() as stack,
     ):
-        context = one.context_for("alice")
-        answers = [
-            (await side.get("/api/v1/namespaces/default/configmaps", context=context)).status
-            for side in (one, other)
-            for _ in range(20)
-        ]
-    assert answers.count(403) == 20
-    assert answers.count(429) == 20
+        sides = (one, other) * PLACES
+        stranger, alice = one.anonymous_context(), one.context_for("alice")
+        for side in (one, other):
+            await side.server.replica.fresh()
+        strangers = [await knock(stack, side, stranger) for side in sides]
+        assert STRANGERS - 2 <= len([line for line in strangers if line]) <= STRANGERS + 2
+        for side in (one, other):
+            await side.movable().advance(1.0)
+        # Who is known takes the places of strangers, and makes room for nobody.
+        lines: list[tuple[worlds.World, wire.Line]] = []
+        answers = []
+        for side in sides:
+            if (line := await knock(stack, side, alice)) is not None:
+                lines.append((side, line))
+                answers.append((await line.ask("GET", "/api/v1/namespaces/default/configmaps")).status)
+        assert PLACES - 2 <= len(lines) <= PLACES + 2
+        assert {side for side, _ in lines} == {one, other}
+        answers += [(await line.ask("GET", "/api/v1/namespaces/default/configmaps")).status for _, line in lines * 4]
+        assert set(answers) == {403, 429}
+        assert BURST - 2 <= answers.count(403) <= BURST + 2
+
+
+async def test_a_server_that_comes_brings_no_more_than_its_share(tmp_path: pathlib.Path, opening: Opening) -> None:
+    """What one server let pass alone is not asked back; the one that comes has half of a budget, and both have no more."""
+    limits = dataclasses.replace(SMALL, connections_per_source=4096, connections_burst=400)
+    async with worlds.world(tmp_path / "d", store=await opening(), shared=True, limits=limits) as one:
+        alice = one.context_for("alice")
+
+        async def let_pass(side: worlds.World) -> int:
+            path = "/api/v1/namespaces/default/configmaps"
+            answers = [(await side.get(path, context=alice)).status for _ in range(2 * BURST)]
+            return answers.count(403)
+
+        assert await let_pass(one) == BURST
+        async with worlds.world(tmp_path / "d", store=await opening(), shared=True, limits=limits) as other:
+            assert await let_pass(other) == BURST // 2
+            assert await let_pass(one) == 0
 
 
 async def test_all_may_begin_on_an_empty_store_at_once(tmp_path: pathlib.Path, opening: Opening) -> None:

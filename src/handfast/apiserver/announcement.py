@@ -17,6 +17,8 @@ By these Leases each server decides which form of values it writes (`rules.store
 3. The marker is raised before the first value of a form is written, by compare-and-swap.
 4. With each renewal the marker is looked at. A server that does not know its form ends: it was raised while this one started, or while its
    Lease had ended.
+5. A Lease speaks for the store in which it was written. Restores and copies leave it out: where they put it, it would count as a server,
+   with a share of the budgets and an address, until it ends.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ import datetime
 import importlib.metadata
 import secrets
 import socket
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import structlog
@@ -75,6 +77,20 @@ def of_lease(document: Mapping[str, Any]) -> stored_forms.Announcement | None:
     except (KeyError, TypeError, ValueError, OverflowError):
         return None
     return stored_forms.Announcement(metadata["name"], forms, until)
+
+
+def carried(entries: Sequence[protocol.Entry]) -> Sequence[protocol.Entry]:
+    """Entries as they belong into another store."""
+    # 5. no server of this store serves from that one
+    return [entry for entry in entries if not (entry.key.startswith(KEYS) and _is_announcement(entry))]
+
+
+def _is_announcement(entry: protocol.Entry) -> bool:
+    try:
+        return of_lease(envelope.read_document(entry.key, entry.value)) is not None
+    except envelope.EnvelopeBroken:
+        # It goes along as it is: `handfast store verify` names it.
+        return False
 
 
 async def read_marker(store: protocol.Store) -> int:

@@ -391,7 +391,7 @@ def resolve(
             fields[setting.field] = setting.read(value)
         except ValueError as error:
             raise Invalid(
-                f"{origin}: the value {_shown(value)} {error}",
+                f"{origin}: the value {shown(value)} {error}",
                 hint=f"allowed: {setting.allowed}",
                 from_flag=origin == setting.flag,
             ) from None
@@ -431,10 +431,11 @@ def as_flags(values: Mapping[str, Any], keys: Sequence[str]) -> list[str]:
     return words
 
 
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
+    """A value as an error may quote it: in quotation marks, not too long, and without a login."""
     text = value if isinstance(value, str) else repr(value)
-    # A login in a URL is no less secret for being in the wrong place.
-    return f'"{re.sub(r"//[^/]*@", "//…@", text)[:120]}"'
+    # A login in a URL is no less secret for being in the wrong place; passwords may have slashes in them.
+    return f'"{re.sub(r"//.*@", "//…@", text, flags=re.DOTALL)[:120]}"'
 
 
 def parse(data: bytes, file: str) -> dict[str, Any]:
@@ -461,10 +462,10 @@ def _check_keys(document: Mapping[str, Any], file: str) -> None:
         if key not in _KEYS:
             near = difflib.get_close_matches(key, _KEYS, n=1)
             hint = f"did you mean {near[0]}?" if near else f"known keys: {', '.join(_KEYS)}"
-            raise Invalid(f"{file}: unknown key {_shown(key)}", hint=hint)
+            raise Invalid(f"{file}: unknown key {shown(key)}", hint=hint)
     for key, wanted in (("apiVersion", API_VERSION), ("kind", KIND)):
         if document.get(key) != wanted:
-            raise Invalid(f"{file}: {key}: the value {_shown(document.get(key, ''))} is not {wanted}")
+            raise Invalid(f"{file}: {key}: the value {shown(document.get(key, ''))} is not {wanted}")
 
 
 def template(values: Mapping[str, Any] | None = None) -> str:

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import collections
 import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -75,6 +76,20 @@ def list_command(ctx: click.Context, /, kubeconfig: str | None, directory: str, 
         return
     rows = [_row(entry) for entry in matching]
     output.result(tables.table(_COLUMNS, rows, minor=("RULE", "REQUESTER", "SIGNER", "UNTIL")))
+    _note_several(matching)
+
+
+def _note_several(matching: Sequence[entries.Entry]) -> None:
+    """Say of which requests there are more entries than certificates that they handed out."""
+    seen = collections.Counter((entry.request, entry.key_fingerprint) for entry in matching if entry.request)
+    several = sorted({request for (request, _), count in seen.items() if count > 1})
+    if not several:
+        return
+    which = several[0] if len(several) == 1 else f"{several[0]} and {len(several) - 1} more"
+    output.note(
+        f"more than one entry for one request and one key: {which}. Two signers worked on it at once, one was cut short, or a request of "
+        "this name was made again. A request hands out one certificate: `handfast csr explain NAME` shows which, as long as it is there"
+    )
 
 
 def _row(entry: entries.Entry) -> tuple[str, ...]:
@@ -111,6 +126,7 @@ def show(ctx: click.Context, which: str, kubeconfig: str | None, directory: str,
         output.result(output.document({"entries": documents}, form))
         return
     output.result("\n\n".join(_lines(document) for document in documents))
+    _note_several(matching)
 
 
 def _lines(document: dict[str, Any]) -> str:

@@ -5,7 +5,8 @@
 2. Nobody serves from the old one: what is written to it meanwhile would be lost. With `--prepare` it may be served; the new store
    then stays unfinished, and a second copy, which takes less time, has to follow. It is looked at once more when everything is
    copied: who began to serve from it meanwhile, or did and is gone, has written what is missing.
-3. The new store keeps the identity of the old one. Its epoch is raised, as by a restore: revisions are counted anew.
+3. The Leases of API servers are left out: none of those serves from the new store.
+4. The new store keeps the identity of the old one. Its epoch is raised, as by a restore: revisions are counted anew.
 
 `store.transfer.synchronise` compares before it writes, so that a copy can be cut short anywhere and begun again.
 """
@@ -69,7 +70,10 @@ def _place(text: str, name: str) -> str:
     try:
         return stores.named(layout.Layout.at(pathlib.Path.cwd()), setting_values.store(text))
     except ValueError as error:
-        raise output.Usage(f"{name}: {text} {error}", hint="write it as store.db, or as sqlite:store.db") from None
+        raise output.Usage(
+            f"{name}: {config.shown(text)} {error}",
+            hint="allowed: a path, as store.db, or a place in an etcd, as for --store",
+        ) from None
 
 
 async def _copy(origin: str, destination: str, access: etcd_access.Access, *, prepare: bool) -> dict[str, Any]:
@@ -93,7 +97,7 @@ async def _copy(origin: str, destination: str, access: etcd_access.Access, *, pr
                 # It is not looked at a file that is open here.
                 await source.close()
                 await _require_still(origin, access, source.revision)
-                # 3. a new epoch
+                # 4. a new epoch
                 now = clock.now()
                 first = epochs.first_version(source.epoch_offset, source.revision, now)
                 await target.finish(first, f"copied from {source.engine}", now)
@@ -106,10 +110,13 @@ async def _copy(origin: str, destination: str, access: etcd_access.Access, *, pr
 
 
 async def _filled(source: transfers.Source, target: transfers.Target) -> dict[str, Any]:
+    from handfast.apiserver import announcement
     from handfast.store import transfer
 
     progress = store_options.Progress("copying", source.objects)
-    counts = await transfer.synchronise(source.pages(), target.store, progress)
+    # 3. no Leases of API servers
+    pages = (announcement.carried(entries) async for entries in source.pages())
+    counts = await transfer.synchronise(pages, target.store, progress)
     progress.end()
     return {
         "from": source.place,

@@ -6,7 +6,8 @@
 3. All of the file is read and found good before anything is written.
 4. Every value in it could be served: it opens with a seal key that is there, and is the object that its key names. Values that could not
    be served end the restore, unless it was asked to leave them out. Without any seal key this cannot be tried; then a warning says so.
-5. The epoch is raised: no resource version is given out twice, and whoever follows anything begins anew.
+5. The Leases of API servers are left out: none of those serves from the new store.
+6. The epoch is raised: no resource version is given out twice, and whoever follows anything begins anew.
 
 What was begun and not finished is removed, if this process still can.
 """
@@ -97,7 +98,7 @@ async def _restore(choice: store_options.StoreChoice, file: pathlib.Path, *, dro
             progress.end()
             first = epochs.first_version(source.epoch_offset, source.revision, now)
             await target.store.set_note(announcement.MARKER, str(source.header.stored_form))
-            # 5. a new epoch
+            # 6. a new epoch
             await target.finish(first, f"restored from a backup of {source.header.taken_at}", now)
             done = True
         finally:
@@ -157,5 +158,9 @@ def unreadable(verification: verifications.Verification, where: str) -> errors.R
 
 async def _kept(source: transfer.BackupSource, left_out: Collection[str]) -> AsyncIterator[Sequence[protocol.Entry]]:
     """The entries to write: all, but for those that are left out."""
+    from handfast.apiserver import announcement
+
     async for entries in source.pages():
-        yield [entry for entry in entries if entry.key not in left_out] if left_out else entries
+        # 5. no Leases of API servers
+        carried = announcement.carried(entries)
+        yield [entry for entry in carried if entry.key not in left_out] if left_out else carried

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import asyncio
 import pathlib
+import re
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -42,6 +43,9 @@ _LONGEST_TEXT: Final = 500
 # What etcd says of a token from before users or roles were changed.
 _OLD_LOGIN: Final = "revision of auth store is old"
 _CLOSED: Final = "the connection was closed"
+_NO_ANSWER: Final = "no answer in time"
+# gRPC says of every connection that failed, before it says why.
+_PREAMBLE: Final = re.compile(r"^failed to connect to all addresses; last error: [A-Z_]+: (?:ipv[46]:[^ ]+: )?")
 _OPTIONS: Final[tuple[tuple[str, int], ...]] = (
     # 5. no proxy of the environment
     ("grpc.enable_http_proxy", 0),
@@ -207,7 +211,7 @@ class Client:
         try:
             await self._method(channel, messages.StatusRequest)(messages.StatusRequest(), timeout=1.0)
         except grpc.aio.AioRpcError as error:
-            return str(error.details() or "no connection")
+            return _in_words(error, "no connection")
         return "no connection"
 
     async def _authenticated(self, index: int, seconds: float) -> str | None:
@@ -319,9 +323,15 @@ def _metadata(token: str | None) -> tuple[tuple[str, str], ...]:
     return () if token is None else (("token", token),)
 
 
+def _in_words(error: grpc.aio.AioRpcError, otherwise: str) -> str:
+    """What is wrong, by etcd's own words or by gRPC's; of those without what the endpoint's name says already."""
+    text = str(error.details() or otherwise)
+    return _NO_ANSWER if text == "Deadline Exceeded" else _PREAMBLE.sub("", text)
+
+
 def _failed(endpoint: str, error: BaseException) -> Failed:
     if isinstance(error, grpc.aio.AioRpcError):
-        return Failed(endpoint, error.code().name, error.details() or error.code().name.lower())
+        return Failed(endpoint, error.code().name, _in_words(error, error.code().name.lower()))
     return Failed(endpoint, "UNAVAILABLE", _CLOSED)
 
 

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whether the libraries of the extras `mesh` and `etcd` are installed, and the command that installs them. It imports none of them.
 
-Commands ask before they import a module that needs them, so that nobody is shown a traceback.
+Commands ask before they import a module that needs them, so that nobody is shown a traceback. Nor lines of gRPC's own: it tells on
+standard error of every handshake that fails, which the caller is told of anyway. `GRPC_VERBOSITY` in the environment is left as it is.
 """
 
 from __future__ import annotations
 
 import importlib.util
+import os
 from typing import Final
 
 from handfast import errors
@@ -19,6 +21,7 @@ _LIBRARIES: Final = {"grpc": "grpcio", "google.protobuf": "protobuf", "envoy.ser
 
 def require_etcd() -> None:
     """Return if an etcd can be called from here, else refuse."""
+    _be_quiet()
     missing = [package for module, package in _LIBRARIES.items() if not _is_there(module) and package != "xds-protos"]
     if missing:
         raise errors.Refused(
@@ -30,6 +33,7 @@ def require_etcd() -> None:
 
 def require() -> None:
     """Return if gRPC can be spoken here, else refuse."""
+    _be_quiet()
     missing = [package for module, package in _LIBRARIES.items() if not _is_there(module)]
     if missing:
         raise errors.Refused(
@@ -37,6 +41,11 @@ def require() -> None:
             reason="MeshExtraMissing",
             hint=f"install it with `{COMMAND}`; in a checkout of the source, `pip install -e '.[mesh]'`",
         )
+
+
+def _be_quiet() -> None:
+    # It is read when gRPC is imported.
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
 
 
 def _is_there(module: str) -> bool:

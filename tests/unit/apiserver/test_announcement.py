@@ -213,3 +213,11 @@ async def test_a_store_that_takes_no_writes_is_served_all_the_same(
 )
 def test_other_leases_announce_nothing(document: dict[str, object]) -> None:
     assert announcement.of_lease(document) is None
+
+
+async def test_a_lease_is_carried_into_another_store_unless_a_server_wrote_it(shared: Shared) -> None:
+    await shared.server(OLD).announce()
+    (written,) = (await shared.store.list_at(announcement.KEYS)).entries
+    unreadable = dataclasses.replace(written, value=b"")
+    elsewhere = dataclasses.replace(written, key="core/configmaps/default/a")
+    assert announcement.carried([written, unreadable, elsewhere]) == [unreadable, elsewhere]

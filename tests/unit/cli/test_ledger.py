@@ -130,6 +130,30 @@ def test_a_certificate_is_shown_by_any_of_its_names(reached, capsys, which):
     assert found["names"] == ["CN=system:node:node-1", "O=system:nodes"]
 
 
+def test_entries_of_one_request_and_key_are_told(reached, capsys):
+    """An auditor sees more certificates than were handed out, and is told why, and how to find the one that was."""
+    opened = ledger.extended(ledger.following(None), [entries.encode(entry(number)) for number in (1, 2)])
+    again = [entries.encode(entry(number, serial=f"{number + 7:032x}", certificate="f" * 64)) for number in (1, 2)]
+    # Another key under the same name is another request, and the mesh has none.
+    others = [
+        entries.encode(entry(number, request=request)) for number, request in ((3, "node-csr-1"), (4, ""), (4, ""))
+    ]
+    reached.put(ledger.extended(opened, [*again, *others]))
+    assert run("show", "node-csr-1") == 0
+    out, note = capsys.readouterr()
+    assert out.count("request ") == 3
+    assert note.startswith(
+        "note: more than one entry for one request and one key: node-csr-1. Two signers worked on it"
+    )
+    assert "A request hands out one certificate: `handfast csr explain NAME` shows which" in note
+    assert run("show", "node-csr-1", "-o", "json") == 0
+    assert capsys.readouterr().err == ""
+    assert run("list") == 0
+    assert "one key: node-csr-1 and 1 more. Two" in capsys.readouterr().err
+    assert run("show", f"{8:032x}") == 0
+    assert capsys.readouterr().err == ""
+
+
 def test_show_what_is_not_there(reached, capsys):
     reached.put(*chain())
     assert run("show", "node-csr-99") == 1

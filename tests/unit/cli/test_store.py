@@ -279,7 +279,18 @@ class TestCopy:
 
     def test_another_scheme_is_a_usage_error_with_an_example(self, capsys: pytest.CaptureFixture[str]) -> None:
         assert run("copy", "mysql://x", "y") == 2
-        assert "hint: write it as store.db" in capsys.readouterr().err
+        assert "hint: allowed: a path, as store.db, or a place in an etcd" in capsys.readouterr().err
+
+    @pytest.mark.parametrize("login", ["root:secret", "root:a/secret", "root:a?secret#"])
+    def test_a_password_in_a_url_is_refused_and_not_repeated(
+        self, capsys: pytest.CaptureFixture[str], login: str
+    ) -> None:
+        url = f"etcd://{login}@127.0.0.1:1/x"
+        for words in (("copy", url, "y"), ("copy", "y", url), ("status", "--store", url)):
+            assert run(*words) == 2
+            said = capsys.readouterr().err
+            assert '"etcd://…@127.0.0.1:1/x" has a login in it; give --etcd-username and --etcd-password-file' in said
+            assert "secret" not in said
 
 
 class TestVerify:

@@ -85,11 +85,26 @@ async def test_a_silent_holder_is_succeeded_after_the_lease_has_run_out():
         found[0].cancel()
         await passes(clock, 9)
         assert not second.states()[0]
-        # 15 seconds after the last renewal, which was a second before the end.
+        # It is well within the 15 seconds that are promised.
         await passes(clock, 5)
         assert second.states()[0]
         assert spec(client)["holderIdentity"] == "second"
         assert spec(client)["leaseTransitions"] == 1
+
+
+async def test_who_waits_looks_again_when_the_lease_ends_and_not_only_at_the_next_try():
+    client, clock = FakeClient(), MovableClock()
+    first, second = Candidate(client, clock, "first"), Candidate(client, clock, "second")
+    async with running(first) as found:
+        await passes(clock, 1)
+        # It looks at odd seconds. The last renewal is of the fourth, is seen at the fifth, and ends at the sixteenth.
+        async with running(second):
+            await passes(clock, 3)
+            found[0].cancel()
+            await passes(clock, 11)
+            assert not second.states()[0]
+            await passes(clock, 1)
+            assert second.states()[0]
 
 
 @pytest.mark.parametrize("jump", [86400.0, -86400.0])

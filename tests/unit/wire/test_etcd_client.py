@@ -115,7 +115,9 @@ def test_without_a_ca_only_loopback_is_called() -> None:
 
 async def test_what_nobody_listens_to_was_never_sent() -> None:
     client = etcd_client.Client([addresses.Address("127.0.0.1", 1)], etcd_access.Access())
-    with pytest.raises(etcd_client.NotSent, match=r"etcd at 127\.0\.0\.1:1: .*refused"):
+    with pytest.raises(
+        etcd_client.NotSent, match=r"^etcd at 127\.0\.0\.1:1: Failed to connect to remote host: .*refused$"
+    ):
         await client.call(0, STATUS, 5)
     await client.close()
 

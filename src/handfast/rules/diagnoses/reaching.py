@@ -95,7 +95,7 @@ def failing(ready: str) -> list[str]:
 _NEXT_STEPS: Final = {
     "Unauthorized": "take a kubeconfig of this cluster: it does not know this credential, or no longer",
     "TooManyRequests": "ask again in a minute; if that goes on, see who asks so much: the API server's audit log has them",
-    "ServiceUnavailable": f"ask again in a minute; if that goes on, {check.LOG}",
+    "ServiceUnavailable": f"ask again in a minute; if that goes on, see what is said of its store; {check.LOG}",
     "InternalError": check.LOG,
 }
 

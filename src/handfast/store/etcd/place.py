@@ -62,13 +62,14 @@ def parse(text: str) -> Place:
     rest = text.removeprefix("etcd://")
     if rest == text:
         raise ValueError(f"is no URL of an etcd, as in {EXAMPLE}")
-    hosts, slash, prefix = rest.partition("/")
-    if "@" in hosts:
+    # Before anything is taken apart: a password may have any sign in it, and must not be taken for a prefix and quoted.
+    if "@" in rest:
         raise ValueError(
             f"has a login in it; give --etcd-username and --etcd-password-file, and the URL as in {EXAMPLE}"
         )
     if "?" in rest or "#" in rest:
         raise ValueError(f"has a query or a fragment; a URL of an etcd is as in {EXAMPLE}")
+    hosts, slash, prefix = rest.partition("/")
     prefix = prefix.strip("/")
     if not slash or not prefix:
         raise ValueError(f"has no prefix for the keys, as in {EXAMPLE}")
@@ -80,6 +81,8 @@ def parse(text: str) -> Place:
 
 
 def _endpoint(text: str) -> addresses.Address:
+    if not text.partition(":")[0]:
+        raise ValueError(f"has an endpoint without a host; endpoints are as in {EXAMPLE}")
     has_port = re.search(r":[0-9]+$", text) is not None
     try:
         return addresses.parse(text if has_port else f"{text}:{_PORT}")

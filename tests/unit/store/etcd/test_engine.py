@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import http.client
 import pathlib
 import shutil
 import signal
@@ -59,6 +60,32 @@ async def raw(store: engine.EtcdStore, message: Any) -> Any:
 async def foreign_write(store: engine.EtcdStore) -> int:
     answer = await raw(store, messages.PutRequest(key=b"/elsewhere", value=b"x"))
     return int(answer.header.revision)
+
+
+def watchers() -> int:
+    """How many watches the shared etcd serves."""
+    shared = etcds.shared()
+    with contextlib.closing(http.client.HTTPConnection(shared.address.host, shared.address.port, timeout=60)) as link:
+        link.request("GET", "/metrics")
+        text = link.getresponse().read().decode()
+    return int(float(text.partition("\netcd_debugging_mvcc_watcher_total ")[2].split()[0]))
+
+
+async def test_any_number_of_watches_of_a_store_is_one_watch_in_etcd(store: engine.EtcdStore) -> None:
+    """Narrower ones filter what it sends: each gets its own events, and no other's."""
+    # Those of the tests before this one end in a moment.
+    await until(lambda: watchers() == 1)
+    revision = await store.current_revision()
+    watches = {f"{number}/": store.watch(f"{number}/", after=revision) for number in range(10, 40)}
+    for prefix in watches:
+        revision = await store.create(f"{prefix}a", b"")
+    for prefix, watch in watches.items():
+        keys, reached = list[str](), 0
+        while reached < revision:
+            events, reached = await watch.next()
+            keys += [event.key for event in events]
+        assert keys == [f"{prefix}a"]
+    assert watchers() == 1
 
 
 # Others' writes
@@ -393,7 +420,7 @@ async def test_a_frozen_member_is_uncertain_and_never_stale(etcd: etcds.Etcd, mo
     etcd.kill(signal.SIGSTOP)
     with pytest.raises(protocol.StoreUncertain):
         await store.create("a", b"1")
-    with pytest.raises(protocol.StoreUnavailable):
+    with pytest.raises(protocol.StoreUnavailable, match="no answer in time"):
         await store.current_revision()
     with pytest.raises(protocol.StoreUnavailable):
         await store.get("a")

@@ -32,9 +32,12 @@ def test_what_is_a_place(text: str, endpoints: list[str], prefix: str) -> None:
         ("etcd://127.0.0.1:2379/a//b", "has the prefix"),
         ("etcd://127.0.0.1:2379/" + "a" * 257, "has the prefix"),
         ("etcd://root:secret@127.0.0.1:2379/hf", "has a login in it"),
+        ("etcd://root:a/secret@127.0.0.1:2379/hf", "has a login in it"),
+        ("etcd://root:a?secret#@127.0.0.1:2379/hf", "has a login in it"),
         ("etcd://127.0.0.1:2379/hf?x=1", "has a query"),
         ("etcd://127.0.0.1:99999/hf", "has the endpoint '127.0.0.1:99999'"),
-        ("etcd://,/hf", "has the endpoint ''"),
+        ("etcd://,/hf", "has an endpoint without a host"),
+        ("etcd://:2379/hf", "has an endpoint without a host"),
     ],
 )
 def test_what_is_none_is_told_with_an_example(text: str, says: str) -> None:
