@@ -24,6 +24,7 @@ FOLLOWS: Final[Mapping[str, str]] = {
     "NodeWaits": "It is no node, or none any more, until somebody has decided.",
     "NodesMayMore": "Whoever takes over one node has this right, too.",
     "NotReady": "Requests are turned away until it is.",
+    "PolicyWouldRefuse": "Nobody is refused now. Once those policies are enforced, these calls fail.",
     "PoolDegraded": "Its machines do not get their configuration, or some of them have not taken it.",
     "RenewalLate": "When its certificate ends, the node is turned away, and its Pods with it.",
     "RequestsNotActedOn": "Nodes run on their old certificates until these end.",

@@ -42,6 +42,10 @@ _SHOWN: Final = 100
 # 6. the last whole second: the last microsecond is no float, and the next one up is in the year 10000.
 _LAST: Final = datetime.datetime(9999, 12, 31, 23, 59, 59, tzinfo=datetime.UTC).timestamp()
 
+# What a Revocation of a certificate names.
+_KEY: Final = "key"
+_SERIAL: Final = "serial number"
+
 
 class Record:
     """What is kept of one node (1). Instants are seconds since 1970; what is not known is 0, or empty."""
@@ -65,6 +69,7 @@ class Record:
         "segment",
         "serial",
         "state",
+        "token_maker",
         "wakes",
     )
 
@@ -85,6 +90,7 @@ class Record:
         self.number = 0
         # How it came in, when, and where the ledger says so.
         self.came_by = ""
+        self.token_maker = ""
         self.joined = 0
         self.joined_in = ""
         self.requests: tuple[overview.Request, ...] = ()
@@ -127,6 +133,8 @@ class Table:
         self._marked: set[str] = set()
         self._wakes: list[tuple[float, str]] = []
         self._request_nodes: dict[str, str] = {}
+        # Keys and serial numbers that Revocations have come to name, or to name no more.
+        self._hunted: set[tuple[str, str]] = set()
         self._counts = dict.fromkeys(overview.ORDER, 0)
         # Labels and rules are alike on thousands of nodes: each text is kept once.
         self._texts: dict[str, str] = {}
@@ -235,7 +243,7 @@ class Table:
                 record.key = b""
                 self._mark(record.name)
             if record.joined_in == segment:
-                record.came_by, record.joined, record.joined_in = "", 0, ""
+                record.came_by, record.token_maker, record.joined, record.joined_in = "", "", 0, ""
                 self._mark(record.name)
 
     def put_request(self, document: objects.Document) -> None:
@@ -279,6 +287,7 @@ class Table:
 
     def settle(self, now: datetime.datetime) -> None:
         """Judge those that have changed (2), and those whose instant has come (3)."""
+        self._mark_hunted()
         self._wake(now.timestamp())
         if not self._marked:
             return
@@ -366,7 +375,9 @@ class Table:
             newest=_certificate(record),
             came_by=record.came_by,
             requests=record.requests,
-            revoked=self.revocations.of_node(record.name, now) if len(self.revocations) else None,
+            revoked=self.revocations.of_node(record.name, now, serial=record.serial, key=key_text(record))
+            if len(self.revocations)
+            else None,
             leases_read=self.leases_read,
             ledger_read=self.ledger_read,
         )
@@ -403,12 +414,23 @@ class Table:
             name = text.removeprefix(user_names.NODE_PREFIX)
             if kind == "user" and name in self._records:
                 self._mark(name)
+            elif kind in {_KEY, _SERIAL}:
+                self._hunted.add((kind, text))
+
+    def _mark_hunted(self) -> None:
+        """Those whose certificate a Revocation names, or named: looked for once, however many Revocations came."""
+        for record in self._records.values() if self._hunted else ():
+            named = ((_KEY, key_text(record)), (_SERIAL, revocation.normal_serial(record.serial)))
+            if not self._hunted.isdisjoint(named):
+                self._mark(record.name)
+        self._hunted.clear()
 
     def _take(self, record: Record, line: ledger_index.Line, entry: entries.Entry) -> None:
         issued = int(entry.issued_at.timestamp())
         if entry.rule not in {entries.RENEWAL, entries.SERVING} and issued >= record.joined:
             record.joined, record.joined_in = issued, self._once(line.segment)
             record.came_by = self._once(overview.came_by((entry,)))
+            record.token_maker = self._once(entry.token_maker)
             self._mark(record.name)
         if issued >= record.issued:
             self._take_out(record)

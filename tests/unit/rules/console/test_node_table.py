@@ -64,6 +64,7 @@ def test_a_node_becomes_late_expired_and_silent_as_time_passes_and_good_again():
     record = table.get("w1")
     assert record is not None
     assert (record.came_by, record.place) == ("token abcdef", "segment-0000000002/1")
+    assert record.token_maker == "alice"
 
 
 def test_a_lease_that_is_renewed_in_time_has_nothing_judged():
@@ -87,6 +88,21 @@ def test_a_good_node_without_a_certificate_on_record_is_looked_at_when_its_lease
     assert states(table, NOW + datetime.timedelta(seconds=41)) == [("w1", "good")]
     # As the command says it: without a ledger nobody is told of its silence.
     assert states(table, NOW + datetime.timedelta(seconds=80)) == [("w1", "good")]
+
+
+@pytest.mark.parametrize("field", ["keyFingerprint", "serialNumber"])
+def test_a_revocation_of_a_certificate_comes_and_goes(field: str):
+    table = node_table.Table()
+    for name in ("w1", "w2"):
+        good(table, name)
+    assert states(table) == [("w1", "good"), ("w2", "good")]
+    issued = table.get("w2")
+    assert issued is not None
+    text = f"SHA256:{node_table.key_text(issued)}" if field == "keyFingerprint" else issued.serial
+    table.put_revocation({"metadata": {"name": "r1"}, "spec": {field: text, "reason": "reset"}})
+    assert states(table) == [("w2", "revoked"), ("w1", "good")]
+    table.remove_revocation("r1")
+    assert states(table) == [("w1", "good"), ("w2", "good")]
 
 
 def test_a_revocation_comes_and_goes_and_ends_by_itself():
