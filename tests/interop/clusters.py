@@ -46,7 +46,7 @@ class Cluster:
     def kubeconfig(self) -> pathlib.Path:
         return self.directory / "admin.conf"
 
-    def handfast(self, *arguments: object, code: int = 0) -> subprocess.CompletedProcess[str]:
+    def handfast(self, *arguments: object, code: int | None = 0) -> subprocess.CompletedProcess[str]:
         return tools.Tool(tools.HANDFAST)(*arguments, "--kubeconfig", self.kubeconfig, code=code)
 
     def refused(self) -> list[str]:

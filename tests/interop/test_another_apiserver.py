@@ -26,6 +26,7 @@ from handfast.api import machine_kinds
 from handfast.bootstrap import cluster_info, jws, kubeconfig, tokens
 from handfast.pki import authority, keys, names, pairs
 from handfast.rules import controller_rights
+from handfast.rules.diagnoses import judged, one_node, standing
 from handfast.rules.machines import bootstrapper
 from tests.interop import clusters, running, tools
 
@@ -309,6 +310,7 @@ class TestJoining:
             running.eventually(lambda: kubectl(*lease, code=None).code == 0, f"its Lease: {log}")
             serving = tmp_path / "pki" / "kubelet-server-current.pem"
             running.eventually(serving.exists, f"its serving certificate: {log}")
+            self._is_seen(cluster)
             # Nobody else is that node meanwhile, whether or not its Node can be seen to be ready.
             places = (
                 "--kubeconfig",
@@ -320,6 +322,28 @@ class TestJoining:
             )
             done = tools.Tool(tools.HANDFAST)(*command, *places, "--timeout", "10s", code=1)
             assert done.stderr.splitlines()[-1] == "reason: NodeIsAlive"
+
+    def _is_seen(self, cluster: clusters.Cluster) -> None:
+        """By the three commands of an operator, each of which reads all of this server."""
+        checks = json.loads(cluster.handfast("check", "-o", "json", code=None).stdout)["checks"]
+        rows = {row["name"]: row for row in checks}
+        assert [name for name in rows if not name.startswith("mesh")] == [*judged.WAY, *judged.INSIDE]
+        # What other tests leave behind, such as a Secret that is no token, is not looked at here.
+        calm = {*judged.WAY, "store", "controllers", "webhooks", "cas", "cluster-info", "node-serving", "machine-pools"}
+        # Elsewhere the account of the manifest is asked for; on Handfast's own server nobody uses it.
+        calm |= {"rights"} if cluster.stock else set()
+        assert {name: rows[name] for name in calm if rows[name]["verdict"] != "ok"} == {}
+        assert "of joins, ends at" in rows["node-serving"]["message"]
+        # The ledger is there, and who has no Revocations has nobody revoked: nothing is hidden.
+        assert rows["nodes"]["verdict"] != "unknown"
+        one = json.loads(cluster.handfast("check", "--node", "joins", "-o", "json").stdout)
+        assert {row["name"]: row["verdict"] for row in one["checks"]} == dict.fromkeys(
+            (*judged.WAY, *one_node.NAMES, "node-serving"), "ok"
+        )
+        topics = json.loads(cluster.handfast("status", "-o", "json", code=None).stdout)["topics"]
+        assert [row["topic"] for row in topics] == [*standing.TOPICS]
+        listed = json.loads(cluster.handfast("node", "list", "-o", "json").stdout)["nodes"]
+        assert ("joins", "good") in {(row["node"], row["state"]) for row in listed}
 
     def test_a_machine_joins_by_inventory(
         self, cluster: clusters.Cluster, kubectl: running.Kubectl, tmp_path: pathlib.Path, machine: tuple[object, ...]

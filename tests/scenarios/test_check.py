@@ -2,7 +2,8 @@
 """`handfast check` and `handfast status` on a control plane in order, and on the same one broken in a dozen ways, one after the other.
 
 One `handfast up`, with machines, mesh and console, is broken and mended in turn, through its API and its processes. After the last it is in order again. Which
-story breaks which check is in SHOWN; the few checks that no story can break cheaply are shown broken by tests of their rules.
+story breaks which check is in SHOWN. The store is broken in stories of its own: on a full disk, and by the death of an etcd
+(`tests/scenarios/test_store_backup.py::test_a_plane_comes_back_on_etcd_and_leaves_it_again`).
 """
 
 from __future__ import annotations
@@ -31,9 +32,8 @@ from handfast.rules import user_names
 from handfast.rules.diagnoses import judged, one_node
 from handfast.rules.mesh import control_plane, installation, issuer
 from handfast.runtime import clock
-from tests.scenarios import mesh_world, up_world
+from tests.scenarios import mesh_world, test_disk_full, up_world
 from tests.unit.pki import making
-from tests.unit.rules.diagnoses import test_control_plane
 
 pytestmark = [pytest.mark.slow, pytest.mark.measured, pytest.mark.timeout(300)]
 
@@ -224,44 +224,53 @@ def test_a_clock_that_is_wrong_here_is_told_apart_from_what_is_wrong_there(up, m
     assert "behind the server" in rows["clock"]["message"]
 
 
-def test_a_node_whose_certificate_is_over_fails_and_one_that_is_revoked_needs_nobody(up, monkeypatch):
-    pem = requests.build(user_names.node_subject("w2"), names.Sans(), keys.generate())
-    kind = {"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", "metadata": {"name": "w2"}}
-    spec = {
-        "request": base64.b64encode(pem).decode(),
-        "signerName": "kubernetes.io/kube-apiserver-client-kubelet",
-        "usages": ["digital signature", "client auth"],
-        "expirationSeconds": 3600,
-    }
-    call(up, "POST", REQUESTS, {**kind, "spec": spec})
+def issue(up: up_world.Up, name: str, signer: str, usage: str, sans: names.Sans) -> None:
+    """A certificate of w2 for an hour, approved by hand."""
+    pem = requests.build(user_names.node_subject("w2"), sans, keys.generate())
+    kind = {"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", "metadata": {"name": name}}
+    usages = ["digital signature", usage]
+    spec = {"request": base64.b64encode(pem).decode(), "signerName": signer, "usages": usages}
+    call(up, "POST", REQUESTS, {**kind, "spec": {**spec, "expirationSeconds": 3600}})
     approved = {"type": "Approved", "status": "True", "reason": "ByHand", "message": "known"}
 
     def approve() -> bool:
         # The approver may write beside us.
-        made = call(up, "GET", f"{REQUESTS}/w2")
-        code, _ = up.call("PUT", f"{REQUESTS}/w2/approval", {**made, "status": {"conditions": [approved]}})
+        made = call(up, "GET", f"{REQUESTS}/{name}")
+        code, _ = up.call("PUT", f"{REQUESTS}/{name}/approval", {**made, "status": {"conditions": [approved]}})
         return bool(code == 200)
 
     up_world.until(approve, 60, "the approval")
-    up_world.until(lambda: "certificate" in call(up, "GET", f"{REQUESTS}/w2")["status"], 60, "its certificate")
+    up_world.until(lambda: "certificate" in call(up, "GET", f"{REQUESTS}/{name}")["status"], 60, "its certificate")
+
+
+def test_a_node_whose_certificate_is_over_fails_and_one_that_is_revoked_needs_nobody(up, monkeypatch):
+    issue(up, "w2", "kubernetes.io/kube-apiserver-client-kubelet", "client auth", names.Sans())
+    issue(up, "w2-serving", "kubernetes.io/kubelet-serving", "server auth", names.Sans(dns=("w2",)))
     call(up, "POST", "/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "w2"}})
     # The ledger is written before the certificate; the node has no Lease, so that it is not seen.
-    assert told(up)[1]["nodes"]["reason"] == "NodeSilent"
+    rows = told(up)[1]
+    assert (rows["nodes"]["reason"], rows["node-serving"]["verdict"]) == ("NodeSilent", "ok")
+    assert rows["node-serving"]["message"].startswith("1 of this cluster; the first, of w2, ends at ")
     with monkeypatch.context() as later:
         shifted(later, datetime.timedelta(minutes=57))
         code, rows = told(up)
         assert (code, rows["nodes"]["reason"]) == (1, "RenewalLate")
+        assert (rows["node-serving"]["verdict"], rows["node-serving"]["reason"]) == ("failed", "ServingRenewalLate")
+        assert told(up, "--node", "w2")[1]["node-serving"] == rows["node-serving"]
     with monkeypatch.context() as later:
         shifted(later, datetime.timedelta(hours=2))
         code, rows = told(up)
         assert (code, rows["nodes"]["reason"]) == (1, "CertificateExpired")
         assert "w2" in rows["nodes"]["message"]
+        # It asks for no other: it may have one of its own by now.
+        assert (rows["node-serving"]["verdict"], rows["node-serving"]["reason"]) == ("warning", "ServingLeftOver")
     revocation = {"apiVersion": "handfast.dev/v1alpha1", "kind": "Revocation", "metadata": {"name": "w2"}}
     call(up, "POST", "/apis/handfast.dev/v1alpha1/revocations", {**revocation, "spec": {"node": "w2"}})
     code, rows = told(up)
     assert (code, rows["nodes"]["verdict"]) == (0, "ok")
     assert rows["nodes"]["message"] in {"1 revoked", "2 revoked"}
-    for path in ("/api/v1/nodes/w2", f"{REQUESTS}/w2"):
+    assert rows["node-serving"]["message"] == "no node has a serving certificate of this cluster"
+    for path in ("/api/v1/nodes/w2", f"{REQUESTS}/w2", f"{REQUESTS}/w2-serving"):
         call(up, "DELETE", path)
 
 
@@ -530,7 +539,7 @@ def test_a_server_that_goes_away_while_it_is_asked_fails_what_was_not_answered(u
     up_world.until(lambda: told(up)[0] == 0, 90, "the API server")
 
 
-# Each check -> the story that breaks it, or the module whose tests do.
+# Each check -> the story that breaks it.
 SHOWN = {
     "credential": test_what_ends_fails_before_it_is_over,
     "dns": test_each_way_of_not_getting_in_is_told_apart,
@@ -538,8 +547,7 @@ SHOWN = {
     "tls": test_what_ends_fails_before_it_is_over,
     "clock": test_a_clock_that_is_wrong_here_is_told_apart_from_what_is_wrong_there,
     "api": test_each_way_of_not_getting_in_is_told_apart,
-    # A full disk is in tests/scenarios/test_disk_full.py, which sees it at /readyz.
-    "store": test_control_plane.test_the_store_is_as_the_server_says,
+    "store": test_disk_full.test_a_control_plane_on_a_full_disk_survives_the_death_of_its_api_server,
     "controllers": test_a_leader_that_is_gone_and_a_token_that_cannot_be_read_are_found,
     "roles": test_roles_that_stand_still_are_found,
     "rights": test_rights_that_a_controller_lacks_are_named,
@@ -551,6 +559,7 @@ SHOWN = {
     "tokens": test_a_leader_that_is_gone_and_a_token_that_cannot_be_read_are_found,
     "requests": test_a_request_that_nobody_acts_on_and_each_step_of_its_node_are_told,
     "nodes": test_a_node_whose_certificate_is_over_fails_and_one_that_is_revoked_needs_nobody,
+    "node-serving": test_a_node_whose_certificate_is_over_fails_and_one_that_is_revoked_needs_nobody,
     "node-rights": test_rights_of_all_nodes_are_a_warning,
     "machines": test_a_fleet_that_needs_somebody_is_found,
     "machine-pools": test_a_fleet_that_needs_somebody_is_found,

@@ -6,6 +6,8 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import random
+import re
 import shutil
 import signal
 import socket
@@ -18,6 +20,7 @@ import pytest
 
 from handfast.demo import lines, story
 from tests.scenarios import up_world
+from tests.world import small_disk
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -63,8 +66,10 @@ def test_everything_is_seen_without_any_right_of_root_and_stays_until_ctrl_c_and
     """In a terminal. Its temporary directory has a long name, and the settings of whoever starts it do not count."""
     directory = nothing_left / ("long-" * 20)
     directory.mkdir()
-    words = [*unprivileged(), *DEMO, "--stay", "-o", "json"]
+    words = [*unprivileged(), *DEMO, "--step", "--stay", "-o", "json"]
     with up_world.Terminal(words, environment(directory, HANDFAST_LISTEN="not an address")) as terminal:
+        for count in range(1, len(story.STEPS) + 1):
+            enter(terminal, count)
         shown = terminal.shows('"stays": true', 500)
         stays = json.loads(next(line for line in shown.splitlines() if '"stays": true' in line))
         # Everything runs: the console opens, by the address that was printed.
@@ -75,7 +80,7 @@ def test_everything_is_seen_without_any_right_of_root_and_stays_until_ctrl_c_and
         # Its good end.
         assert terminal.process.wait(120) == 0
         shown = terminal.shows('"clean": ')
-    rows = [json.loads(line.removeprefix("^C")) for line in shown.splitlines()]
+    rows = [json.loads(line.removeprefix("^C")) for line in shown.splitlines() if line and line != PROMPT]
     assert [row for row in rows if row.get("verdict") == "failed" or "logs" in row] == []
     opening, *steps, _, end = rows
     assert "unset HANDFAST_LISTEN" in opening["opening"]
@@ -103,23 +108,40 @@ def number(request: pytest.FixtureRequest) -> signal.Signals:
     return signal.Signals(request.param)
 
 
-# Where each signal comes: while nothing stays yet, while a machine waits, and while the control plane starts.
-WHERE = {
-    signal.SIGHUP: (1, "$ handfast init"),
-    signal.SIGTERM: (2, "$ grep waiting"),
-    signal.SIGINT: (3, "$ grep -o 'Handfast is ready'"),
-}
 PROMPT = "Enter: the next step"
+# The parts of the mesh are not there: its steps are left out, and the others take half as long.
+WITHOUT_MESH = "import sys; sys.modules['grpc'] = None; sys.argv = ['handfast', *sys.argv[1:]]; from handfast.cli import main; main.main()"
+
+
+def enter(terminal: up_world.Terminal, count: int) -> None:
+    """Enter, once it is asked for so many times."""
+    up_world.until(lambda: terminal.text.count(PROMPT) == count or terminal.process.poll() is not None, 240, "a step")
+    os.write(terminal._ours, b"\n")
+
+
+def anywhere() -> tuple[int, int]:
+    """A step after the control plane has begun, and one of its lines: others each time."""
+    step, what = random.choice([each for each in enumerate(story.STEPS, 1) if each[0] > 3 and not each[1].part])
+    return step, random.randint(1, len(what.lines))
+
+
+# Where each signal comes, by step and line: while nothing stays yet, while a machine waits, and later.
+WHERE = {signal.SIGHUP: lambda: (1, 2), signal.SIGTERM: lambda: (2, 2), signal.SIGINT: anywhere}
 
 
 def test_whenever_it_is_interrupted_nothing_is_left_and_that_is_said(nothing_left, number):
     """In the middle of a step, with processes that have begun, in a terminal that sends it to its foreground."""
-    step, line = WHERE[number]
-    with up_world.Terminal([*DEMO, "--step"], environment(nothing_left)) as terminal:
+    step, line = WHERE[number]()
+    words = [sys.executable, "-c", WITHOUT_MESH, "demo", "--step"]
+    with up_world.Terminal(words, environment(nothing_left)) as terminal:
         for count in range(1, step + 1):
-            up_world.until(lambda count=count: terminal.text.count(PROMPT) == count, 120, terminal.text)
-            os.write(terminal._ours, b"\n")
-        terminal.shows(line)
+            enter(terminal, count)
+        title = f"{step} of {len(story.STEPS)}  "
+
+        def typed() -> int:
+            return len(re.findall(r"(?m)^\S*\$ ", terminal.text.partition(title)[2]))
+
+        up_world.until(lambda: typed() >= line, 240, f"step {step}, line {line}: {terminal.text}")
         os.killpg(terminal.process.pid, number)
         # Once more: the end is not disturbed.
         os.killpg(terminal.process.pid, number)
@@ -128,6 +150,9 @@ def test_whenever_it_is_interrupted_nothing_is_left_and_that_is_said(nothing_lef
     assert "nothing is left: no process, no port, no file" in shown
     assert f"error: {number.name} in step {step}; it was cleaned up" in shown
     assert "\x1b[1;36m" in shown
+    # What is told of the steps that are left out is shown in tests/unit/demo/test_telling.py, too.
+    assert "--mesh" not in shown
+    assert ("– left out: " in shown) is (step > 9)
 
 
 @pytest.mark.parametrize(
@@ -160,17 +185,29 @@ def test_bad_input_is_told_before_anything_is_made(nothing_left, words, variable
     assert "Traceback" not in done.stderr
 
 
-def test_without_the_parts_of_the_mesh_the_control_plane_starts_without_one(nothing_left):
-    """What is left out then, and what is told of it, is shown in tests/unit/demo/test_telling.py."""
-    hide = "import sys; sys.modules['grpc'] = None; sys.argv = ['handfast', *sys.argv[1:]]; from handfast.cli import main; main.main()"
-    with subprocess.Popen(
-        [sys.executable, "-c", hide, "demo"], stdout=subprocess.PIPE, text=True, env=environment(nothing_left)
-    ) as process:
-        assert process.stdout is not None
-        for line in process.stdout:
-            if line.startswith("$ handfast up "):
-                assert "--mesh" not in line
-                process.send_signal(signal.SIGINT)
-                break
-        process.stdout.read()
-    assert process.returncode == 1
+@pytest.mark.parametrize(
+    ("options", "code", "words", "reason"),
+    [
+        # Not one file has room; and the store has none, when the first line has begun.
+        ("nr_inodes=2", 3, ("cannot write", "no space left on device"), "NoSpace"),
+        (
+            "size=600k",
+            1,
+            ("the end of init.log:", "reason: StoreFull", "nothing is left: no process"),
+            "DemoStepFailed",
+        ),
+    ],
+)
+def test_a_full_temporary_directory_is_told_and_nothing_is_left(nothing_left, options, code, words, reason):
+    directory = nothing_left / "full"
+    directory.mkdir()
+    with small_disk.mounted(directory, options):
+        done = subprocess.run(
+            DEMO, capture_output=True, text=True, check=False, env=environment(directory), timeout=120
+        )
+        assert list(directory.iterdir()) == []
+    directory.rmdir()
+    assert done.returncode == code, done.stderr
+    assert all(word in done.stdout + done.stderr for word in words), done
+    assert done.stderr.splitlines()[-1] == f"reason: {reason}"
+    assert "Traceback" not in done.stderr

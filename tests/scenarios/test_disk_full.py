@@ -208,6 +208,11 @@ def test_a_control_plane_on_a_full_disk_survives_the_death_of_its_api_server(sma
             names.append(answer[1]["metadata"]["name"])
         assert (answer[0], FULL in answer[1]["message"]) == (503, True)
         fill(small_disk)
+        code, rows = up.checked()
+        assert (code, rows["store"]["verdict"], rows["store"]["reason"]) == (1, "failed", "StoreFull")
+        # The rest is told all the same.
+        assert rows["tokens"]["verdict"] == "ok"
+        assert rows["store"]["message"] == "store ok, but the disk is full: writes are refused, deletes are not"
         assert up.call("DELETE", f"{PATH}/{names.pop()}")[0] == 200
         os.kill(up.pids()["apiserver"], signal.SIGKILL)
         up_world.until(lambda: _answers(up), what="another API server")

@@ -252,6 +252,14 @@ def test_a_plane_comes_back_on_etcd_and_leaves_it_again(
         assert "is being served" in refused("StoreInUse", "copy", place, tmp_path / "back.db")
         put(moved, "on-etcd", "1")
         assert store("copy", "--prepare", place, tmp_path / "back.db").returncode == 0
+        # Its etcd dies, which is named; the rest of the report is there.
+        etcds.shared().kill()
+        up_world.until(lambda: not moved.is_ready(), 60, "the API server to see it")
+        code, rows = moved.checked()
+        etcds.shared().start()
+        assert (code, rows["store"]["reason"], rows["tls"]["verdict"]) == (1, "StoreNotReady", "ok")
+        assert f"etcd at {etcds.shared().address}" in rows["store"]["message"]
+        up_world.until(moved.is_ready, 60, "the API server")
         assert moved.stop()[0] == 0
     # Nobody has to wait, though the backup was taken of a plane that still runs.
     copied = store("copy", place, tmp_path / "back.db", "-o", "json")

@@ -105,7 +105,8 @@ class Terminal:
 
     @property
     def text(self) -> str:
-        return self._seen.decode().replace("\r\n", "\n")
+        # What is read may end within a character.
+        return self._seen.decode(errors="replace").replace("\r\n", "\n")
 
     def shows(self, text: str, seconds: float = 90) -> str:
         """Everything that was shown, once `text` was."""
@@ -185,6 +186,11 @@ class Up:
         with contextlib.closing(self.connection(self.context())) as connection:
             connection.request("GET", "/readyz")
             return connection.getresponse().status == 200
+
+    def checked(self) -> tuple[int, dict[str, dict[str, str]]]:
+        """The exit code of `handfast check`, and every check by its name."""
+        done = run("check", "--dir", self.directory, "-o", "json")
+        return done.returncode, {row["name"]: row for row in json.loads(done.stdout)["checks"]}
 
     def create_config_map(self, name: str) -> None:
         body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}}

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Looks up everything that a diagnosis needs, one row each, and hands it over as facts. It judges nothing.
 
-1. The way in comes first. Where it ends before the API, nothing else is asked.
+1. The way in comes first. Where it ends before the API, nothing else is asked; but a server that says that it cannot answer now is asked at /readyz why.
 2. The other rows are looked up beside one another, each within its deadline, so that one that hangs takes no other with it.
 3. Whatever goes wrong with a row is taken down as that row's, with the words of the server. A report is always whole.
 4. Where the data directory is that of the server, its roles are asked for their health where it says that they are, and its CA is the one that signs. It is
@@ -33,6 +33,9 @@ from handfast.runtime import files, tasks
 _SECONDS: Final = 10.0
 _LONG: Final = 20.0
 _WAY: Final = "the way in"
+_READY: Final = "ready"
+# The reason of a server whose store is away.
+_CANNOT: Final = "ServiceUnavailable"
 # Keys of endpoints.json: where a role has its health ends so.
 _ADMIN: Final = "Admin"
 _CONTROLLERS: Final = "controllers"
@@ -49,7 +52,7 @@ class Row(msgspec.Struct, frozen=True):
 
 
 ROWS: Final = (
-    Row("ready", _SECONDS, lambda reads: reads.ready()),
+    Row(_READY, _SECONDS, lambda reads: reads.ready()),
     Row("lease", _SECONDS, lambda reads: reads.lease()),
     Row("rights", _LONG, lambda reads: reads.rights()),
     Row("webhooks", _LONG, lambda reads: reads.webhooks()),
@@ -68,7 +71,7 @@ ROWS: Final = (
 # What somebody looks up who follows nodes by themselves.
 BUT_NODES: Final = frozenset(row.name for row in ROWS) - {"nodes"}
 # What the facts of one node are made of.
-OF_NODE: Final = frozenset({"ready", "requests", "nodes"})
+OF_NODE: Final = frozenset({_READY, "requests", "nodes"})
 # Told how many rows are done, of how many, and which are not.
 Progress = Callable[[int, int, list[str]], None]
 
@@ -95,8 +98,12 @@ async def look(
     # 1. the way in
     reach = await way.Way(target.client, target.used, target.kubeconfig, clock).walk()
     known: dict[str, Any] = {}
-    if isinstance(reach.version, str):
-        reads = reads_module.Reads(target.client, target.used, reach.version, target.mesh_namespace, clock, target.node)
+    version = "" if isinstance(reach.version, check.Unread) else reach.version
+    # 1. where it ends before the API
+    if isinstance(reach.version, check.Unread):
+        rows = [row for row in rows if row.name == _READY and reach.version.reason == _CANNOT]
+    if rows:
+        reads = reads_module.Reads(target.client, target.used, version, target.mesh_namespace, clock, target.node)
         async with tasks.Group("check") as group:
             for row in rows:
                 group.start(_taken_down(row, reads, clock, known, lambda: _tell(progress, rows, known)), name=row.name)
@@ -205,7 +212,7 @@ def _facts(
         own_ca=target.used.ca_pem,
         # 4. the first of its file signs
         signer_ca=None if here is None else _certificate(place.ca_certificate),
-        ready=row("ready"),
+        ready=row(_READY),
         lease=row("lease"),
         controllers=spoken.get(_CONTROLLERS),
         roles=None if here is None else {name: each for name, each in spoken.items() if name != _CONTROLLERS},

@@ -10,8 +10,8 @@ from handfast.rules.ledger import entries as ledger_entries
 from handfast.rules.ledger import segments
 
 
-async def entries(client: api.Client, signer: str = "") -> list[ledger_entries.Entry] | None:
-    """Every certificate in the ledger, or those of one signer; None where the API has no ledger. A line that cannot be read is refused."""
+async def entries(client: api.Client, *signers: str) -> list[ledger_entries.Entry] | None:
+    """Every certificate in the ledger, or those of these signers; None where the API has no ledger. A line that cannot be read is refused."""
     try:
         documents = await client.list(handfast_kinds.ISSUANCE_LOG)
     except status.StatusError as error:
@@ -20,7 +20,9 @@ async def entries(client: api.Client, signer: str = "") -> list[ledger_entries.E
         raise
     lines = [line for document in documents for line in segments.read(document).entries]
     try:
-        return [ledger_entries.decode_stored(line) for line in lines if signer in line]
+        return [
+            ledger_entries.decode_stored(line) for line in lines if not signers or any(each in line for each in signers)
+        ]
     except errors.Refused as refused:
         raise errors.Refused(
             f"the ledger cannot be read: {refused.message}",

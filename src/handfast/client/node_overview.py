@@ -6,12 +6,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 import msgspec
 
-from handfast.api import handfast_kinds, resources, signer_names, status
+from handfast.api import handfast_kinds, objects, resources, signer_names, status
 from handfast.client import api, issued_certificates
 from handfast.rules import revocation
 from handfast.rules.ledger import entries
@@ -19,6 +19,7 @@ from handfast.rules.nodes import liveness, overview
 
 _T = TypeVar("_T")
 _UNREAD = frozenset({"Forbidden", "NotFound"})
+_SIGNERS = (signer_names.KUBELET_CLIENT, signer_names.KUBELET_SERVING)
 
 
 class Read(msgspec.Struct, frozen=True):
@@ -29,10 +30,24 @@ class Read(msgspec.Struct, frozen=True):
 
 
 async def _recorded(client: api.Client, unread: list[str]) -> list[entries.Entry] | None:
-    issued = await issued_certificates.entries(client, signer_names.KUBELET_CLIENT)
+    issued = await issued_certificates.entries(client, *_SIGNERS)
     if issued is None:
         unread.append(overview.NO_LEDGER)
     return issued
+
+
+def _of(signer: str, issued: list[entries.Entry] | None) -> list[entries.Entry] | None:
+    return None if issued is None else [entry for entry in issued if entry.signer == signer]
+
+
+async def _revocations(client: api.Client) -> Sequence[objects.Document]:
+    """None, where the API does not have the kind: nobody can be revoked by one there."""
+    try:
+        return await client.list(handfast_kinds.REVOCATION)
+    except status.StatusError as error:
+        if error.reason == "NotFound":
+            return []
+        raise
 
 
 async def read(client: api.Client) -> Read:
@@ -52,9 +67,16 @@ async def read(client: api.Client) -> Read:
     leases = await optional("Leases", lambda: client.list(resources.LEASES, api.Scope(namespace=liveness.NAMESPACE)))
     issued = await optional("the ledger", lambda: _recorded(client, unread))
     requests = await optional("certificate requests", lambda: client.list(resources.SIGNING_REQUESTS))
-    revoked = await optional("Revocations", lambda: client.list(handfast_kinds.REVOCATION))
+    revoked = await optional("Revocations", lambda: _revocations(client))
     index = revocation.Index()
     for document in revoked or ():
         index.add(revocation.read(document))
-    objects = overview.Objects(nodes=nodes, leases=leases, issued=issued, requests=requests or (), revocations=index)
-    return Read(objects, tuple(unread))
+    there = overview.Objects(
+        nodes=nodes,
+        leases=leases,
+        issued=_of(signer_names.KUBELET_CLIENT, issued),
+        serving=_of(signer_names.KUBELET_SERVING, issued),
+        requests=requests or (),
+        revocations=index,
+    )
+    return Read(there, tuple(unread))

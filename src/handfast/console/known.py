@@ -206,7 +206,7 @@ class Known:
         elif not following.synced:
             nodes = check.Unread("they are being read")
         else:
-            nodes = self.fleet.table.standing(self.now())
+            nodes = self.fleet.table.standing(self.now(), unreadable=self.fleet.ledger.unreadable)
         return msgspec.structs.replace(looked, nodes=nodes, hidden=self._hidden_of_nodes())
 
     def _hidden_of_nodes(self) -> tuple[str, ...]:

@@ -18,11 +18,11 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import IO, Final
 
 from handfast import errors
 from handfast.demo import lines
-from handfast.runtime import addresses, descendants, listeners, tasks, tethers
+from handfast.runtime import addresses, descendants, files, listeners, tasks, tethers
 from handfast.runtime import clock as clocks
 
 _SHELL: Final = "/bin/sh"
@@ -73,13 +73,20 @@ class Processes:
 
     async def run(self, text: str, tick: Callable[[], None]) -> tuple[int, str]:
         """Run a line to its end; its exit code, and what it printed."""
-        with tempfile.TemporaryFile(dir=self.home) as output:
+        with self._file() as output:
             self._current = self._start(text, output.fileno())
             while not await tasks.within(tethers.ended(self._current), self.clock, _TICK):
                 tick()
             code, self._current = self._current.wait(), None
             output.seek(0)
             return code, output.read(_MOST).decode(errors="replace")
+
+    def _file(self) -> IO[bytes]:
+        """One that takes what is printed, and has no name."""
+        try:
+            return tempfile.TemporaryFile(dir=self.home)
+        except OSError as error:
+            raise files.explain(error, "make a file in", self.home) from error
 
     def failed(self) -> str:
         """The line of a process that was to stay, and has ended badly; empty: none has."""

@@ -79,8 +79,8 @@ def test_the_forms_for_machines(run, capsys):
 
 def test_one_node_is_judged_by_its_steps(run, capsys):
     assert run(known.good(), "--node", "w1", "-o", "json") == 0
-    assert [row["name"] for row in json.loads(capsys.readouterr().out)["checks"]][-4:] == [
-        *("created", "approved", "signed", "used")
+    assert [row["name"] for row in json.loads(capsys.readouterr().out)["checks"]][-5:] == [
+        *("created", "approved", "signed", "used", "node-serving")
     ]
     assert run(known.good(), "--node", "w9") == 1
 

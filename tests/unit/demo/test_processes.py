@@ -12,9 +12,11 @@ import sys
 
 import pytest
 
+from handfast import errors
 from handfast.demo import processes
 from handfast.runtime import clock as clocks
 from handfast.runtime import descendants
+from tests.world import small_disk
 
 pytestmark = pytest.mark.slow
 LISTEN = "import socket, time; s = socket.create_server(('127.0.0.1', 0)); open('port', 'w').write(str(s.getsockname()[1])); time.sleep(100)"
@@ -36,6 +38,21 @@ def told(tmp_path: pathlib.Path, work):
             os._exit(code)
     _, status = os.waitpid(pid, 0)
     assert status == 0, (tmp_path / "error").read_text()
+
+
+def test_a_line_that_finds_no_room_for_what_it_prints_is_told_of(tmp_path):
+    directory = tmp_path / "full"
+    directory.mkdir()
+    with small_disk.mounted(directory, "nr_inodes=2"):
+        (directory / "last").touch()
+
+        async def work(started):
+            with pytest.raises(errors.Unavailable, match=f"cannot make a file in {directory}: no space left") as caught:
+                await started.run("echo", lambda: None)
+            assert caught.value.reason == "NoSpace"
+            assert await started.end() == ([], [])
+
+        told(directory, work)
 
 
 async def until(clock, question):

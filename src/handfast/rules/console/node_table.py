@@ -32,7 +32,7 @@ from handfast.api import objects, signer_names
 from handfast.rules import revocation, user_names
 from handfast.rules.console import ledger_index
 from handfast.rules.ledger import entries
-from handfast.rules.nodes import liveness, overview
+from handfast.rules.nodes import liveness, overview, serving
 
 _RANK: Final = {state: rank for rank, state in enumerate(overview.ORDER)}
 # 2. with more than that to judge, it is quicker to sort anew
@@ -68,6 +68,9 @@ class Record:
         "seconds",
         "segment",
         "serial",
+        "served",
+        "served_in",
+        "served_until",
         "state",
         "token_maker",
         "wakes",
@@ -93,6 +96,10 @@ class Record:
         self.token_maker = ""
         self.joined = 0
         self.joined_in = ""
+        # The newest certificate that it serves with: when it was issued, when it ends, and where the ledger says so.
+        self.served = 0
+        self.served_until = 0
+        self.served_in = ""
         self.requests: tuple[overview.Request, ...] = ()
         # As it was judged last; whether it is in the order; and when it is to be judged again (3).
         self.state = overview.State.GOOD
@@ -107,7 +114,7 @@ class Record:
     @property
     def is_over(self) -> bool:
         """Whether there is nothing left of it."""
-        return not (self.registered or self.renewed or self.issued or self.joined or self.requests)
+        return not (self.registered or self.renewed or self.issued or self.joined or self.served or self.requests)
 
 
 def _instant(seconds: float) -> datetime.datetime:
@@ -169,8 +176,11 @@ class Table:
         """One node, as it stands at this instant."""
         return overview.judge(record.name, self._facts(record, now), now)
 
-    def standing(self, now: datetime.datetime) -> overview.Standing:
-        """How all of them stand: of each state that needs somebody the first rows, and of silent nodes those that are silent longest."""
+    def standing(self, now: datetime.datetime, *, unreadable: int = 0) -> overview.Standing:
+        """How all of them stand: of each state that needs somebody the first rows, and of silent nodes those that are silent longest.
+
+        So many entries of the ledger are `unreadable`.
+        """
         self.settle(now)
         rows: list[overview.Row] = []
         begin = 0
@@ -179,7 +189,15 @@ class Table:
             if state not in overview.CALM:
                 rows += [self.row(record, now) for record in self._first(state, begin, count)]
             begin += count
-        return overview.Standing(counts=dict(self._counts), needing=rows)
+        served = [
+            (record.name, record.served, record.served_until)
+            for record in self._ordered
+            if record.served and record.registered and record.state is not overview.State.REVOKED
+        ]
+        whole = self.ledger_read and not unreadable
+        return overview.Standing(
+            counts=dict(self._counts), needing=rows, serving=serving.of_seconds(served, now, whole=whole)
+        )
 
     def _first(self, state: overview.State, begin: int, count: int) -> list[Record]:
         records = self._ordered[begin : begin + count]
@@ -230,8 +248,12 @@ class Table:
     def put_lines(self, lines: Iterable[ledger_index.Line]) -> None:
         """Entries of the ledger; those of others than nodes are left out."""
         for line in lines:
-            if line.entry is not None and (name := overview.node_of(line.entry)):
+            if line.entry is None:
+                continue
+            if name := overview.node_of(line.entry):
                 self._take(self._of(name), line, line.entry)
+            elif name := serving.node_of(line.entry):
+                self._take_serving(self._of(name), line, line.entry)
 
     def remove_segment(self, segment: str) -> None:
         """A segment of the ledger is gone, and what was known by it."""
@@ -244,6 +266,9 @@ class Table:
                 self._mark(record.name)
             if record.joined_in == segment:
                 record.came_by, record.token_maker, record.joined, record.joined_in = "", "", 0, ""
+                self._mark(record.name)
+            if record.served_in == segment:
+                record.served, record.served_until, record.served_in = 0, 0, ""
                 self._mark(record.name)
 
     def put_request(self, document: objects.Document) -> None:
@@ -439,6 +464,12 @@ class Table:
             record.rule = self._once(entry.rule)
             record.segment, record.number = self._once(line.segment), line.number
             self._mark(record.name)
+
+    def _take_serving(self, record: Record, line: ledger_index.Line, entry: entries.Entry) -> None:
+        issued = int(entry.issued_at.timestamp())
+        if issued >= record.served:
+            record.served, record.served_until = issued, int(entry.not_after.timestamp())
+            record.served_in = self._once(line.segment)
 
 
 def _packed(fingerprint: str) -> bytes:

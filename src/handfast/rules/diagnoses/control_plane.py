@@ -4,7 +4,7 @@
 1. The controllers say that they are ready, where somebody here knows where they are asked; and their Lease, where they take turns, was renewed in time.
    Where neither is there, nobody knows.
 2. The controllers may do what they need (`rules.controller_rights`), by the server's own access reviews.
-3. The API server says that its store is ready.
+3. The API server says that its store is ready, and has nothing to add: it adds that writes are refused, since the store is full.
 4. Every other role of this machine answers that it is ready, where somebody here knows where it is asked, and serves with a certificate that was renewed in time.
 5. Every webhook answers that can be asked from here. One that writes wait for is a failure; one that they go on without is a warning.
 """
@@ -121,14 +121,12 @@ def store(known: facts.Facts) -> check.Check:
         )
     wrong = [row for row in rows if row.startswith("[-]")]
     if wrong:
-        hint = "on the machine that has it: handfast store status; and look for room on the disk"
+        hint = "on the machine that has it: handfast store status; and see its disk, or the etcd behind it"
         return check.Check(name, _FAILED, check.several([row[3:] for row in wrong]), "StoreNotReady", hint)
     noted = [row[3:] for row in rows if ", but " in row]
     if noted:
-        said = check.several(noted)
-        return check.Check(
-            name, check.Verdict.WARNING, said, "StoreNearlyFull", "on the machine that has it: handfast store status"
-        )
+        hint = "make room: delete objects, or free space where it is; on the machine that has it: handfast store status"
+        return check.Check(name, _FAILED, check.several(noted), "StoreFull", hint)
     return check.Check(name, _OK, check.several([row[3:] for row in rows]))
 
 

@@ -13,7 +13,17 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from handfast.rules import check
-from handfast.rules.diagnoses import control_plane, facts, fleet, joining, members, one_node, reaching, trust
+from handfast.rules.diagnoses import (
+    control_plane,
+    facts,
+    fleet,
+    joining,
+    members,
+    node_serving,
+    one_node,
+    reaching,
+    trust,
+)
 
 Judge = Callable[[facts.Facts], check.Check]
 PAGE: Final = "docs/check.md"
@@ -41,6 +51,7 @@ INSIDE: Final[Mapping[str, Judge]] = {
     "tokens": joining.token_list,
     "requests": members.requests,
     "nodes": members.nodes,
+    node_serving.NAME: node_serving.every,
     "node-rights": members.node_rights,
     "machines": members.machines,
     "machine-pools": fleet.machine_pools,
@@ -56,7 +67,8 @@ def everything(known: facts.Facts) -> tuple[check.Check, ...]:
 
 def of_node(node: str, known: facts.Facts) -> tuple[check.Check, ...]:
     """The way in, and how far one node has come."""
-    rows = (*(judge(known) for judge in WAY.values()), *one_node.checks(node, known))
+    steps = (*one_node.checks(node, known), node_serving.of_node(node, known))
+    rows = (*(judge(known) for judge in WAY.values()), *steps)
     return tuple(_with_page(row, PAGE) for row in rows)
 
 

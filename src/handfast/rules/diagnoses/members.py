@@ -34,6 +34,9 @@ _ROLES: Final = frozenset({"system:node", "system:discovery", "system:basic-user
 _KUBEADM: Final = "kubeadm:"
 _URGENT: Final = frozenset({overview.State.EXPIRED, overview.State.LATE})
 _ASKING: Final = frozenset({overview.State.WAITING, overview.State.RECOVERING})
+_NO_LEDGER: Final = (
+    "have Handfast's controllers sign there, who keep one: `handfast serve controllers --print-manifest`"
+)
 _TROUBLED: Final = frozenset({listing.FAILED, listing.NODE_GONE, listing.NO_NAME})
 
 
@@ -87,7 +90,7 @@ def nodes(known: facts.Facts) -> check.Check:
         return check.Check(name, _OK, "there are none")
     if not needing:
         # What is not known could hide one that is late.
-        return check.unknown(name, check.several(known.hidden)) if known.hidden else check.Check(name, _OK, said)
+        return not_known(name, known) if known.hidden else check.Check(name, _OK, said)
     total = sum(count for state, count in counts.items() if state not in overview.CALM)
     told = f"{said}; {check.several([f'{row.name}: {row.problem}' for row in needing], total)}"
     first = needing[0]
@@ -96,6 +99,12 @@ def nodes(known: facts.Facts) -> check.Check:
         return check.Check(name, _FAILED, told, reason, first.next_step)
     reason = "NodeWaits" if first.state in _ASKING else "NodeSilent"
     return check.Check(name, _WARNING, told, reason, first.next_step)
+
+
+def not_known(name: str, known: facts.Facts) -> check.Check:
+    """A check that lacks what is hidden of nodes."""
+    hint = _NO_LEDGER if overview.NO_LEDGER in known.hidden else ""
+    return check.unread(name, check.Unread(check.several(known.hidden), hint=hint))
 
 
 def node_rights(known: facts.Facts) -> check.Check:

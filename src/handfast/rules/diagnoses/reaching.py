@@ -93,7 +93,8 @@ def failing(ready: str) -> list[str]:
 
 # What to do about a refusal of the server's, which names no next step itself.
 _NEXT_STEPS: Final = {
-    "Unauthorized": "take a kubeconfig of this cluster: it does not know this credential, or no longer"
+    "Unauthorized": "take a kubeconfig of this cluster: it does not know this credential, or no longer",
+    "ServiceUnavailable": f"see what is said of its store; {check.LOG}",
 }
 
 

@@ -24,7 +24,7 @@ TOPICS: Final[Mapping[str, tuple[str, ...]]] = {
     "ca": ("cas", "client-cas"),
     "tokens": ("tokens", "cluster-info", "signatures"),
     "requests": ("requests",),
-    "nodes": ("nodes", "node-rights"),
+    "nodes": ("nodes", "node-serving", "node-rights"),
     "machines": ("machines", "machine-pools", "bootstrap-credentials"),
     "mesh": (judged.MESH,),
 }

@@ -38,9 +38,8 @@ from handfast.pki import renewal
 from handfast.rules import revocation, user_names
 from handfast.rules.certificates import kubelet
 from handfast.rules.ledger import entries
-from handfast.rules.nodes import claim, liveness
+from handfast.rules.nodes import claim, liveness, serving
 
-_SUBJECT: Final = f"CN={user_names.NODE_PREFIX}"
 _DECIDED: Final = frozenset({"Approved", "Denied", "Failed"})
 
 
@@ -120,6 +119,8 @@ class Objects(msgspec.Struct, frozen=True, kw_only=True):
     nodes: Sequence[Mapping[str, Any]]
     leases: Sequence[Mapping[str, Any]] | None
     issued: Sequence[entries.Entry] | None
+    # The certificates that nodes serve with.
+    serving: Sequence[entries.Entry] | None
     requests: Sequence[objects.Document]
     revocations: revocation.Index
 
@@ -129,6 +130,8 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
 
     counts: Mapping[State, int]
     needing: Sequence[Row]
+    # Of the certificates that they serve with.
+    serving: serving.Standing = serving.Standing()
 
 
 def standing(read: Objects, now: datetime.datetime) -> Standing:
@@ -136,7 +139,9 @@ def standing(read: Objects, now: datetime.datetime) -> Standing:
     shown = rows(read, now)
     counts = collections.Counter(row.state for row in shown)
     return Standing(
-        counts={state: counts[state] for state in ORDER}, needing=[row for row in shown if row.state not in CALM]
+        counts={state: counts[state] for state in ORDER},
+        needing=[row for row in shown if row.state not in CALM],
+        serving=serving.standing(read.nodes, read.serving, read.revocations, now),
     )
 
 
@@ -164,9 +169,7 @@ def _of(known: dict[str, Known], name: str) -> Known:
 
 def node_of(entry: entries.Entry) -> str:
     """The node whose client certificate this is; empty: it is none."""
-    if entry.signer != signer_names.KUBELET_CLIENT or not entry.names or not entry.names[0].startswith(_SUBJECT):
-        return ""
-    return entry.names[0].removeprefix(_SUBJECT)
+    return serving.node_of(entry, signer_names.KUBELET_CLIENT)
 
 
 def waiting(document: objects.Document) -> tuple[str, Request] | None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from handfast.api import signer_names
 from handfast.rules import revocation
 from handfast.rules.console import ledger, node_table
 from handfast.rules.ledger import entries
@@ -224,6 +225,8 @@ def test_the_table_says_what_the_command_says(seed):
     chance = random.Random(seed)
     names = [f"n-{number}" for number in range(300)]
     issued = [ledgers.entry(name, age=chance.uniform(0, 26)) for name in names if chance.random() < 0.9]
+    serving: dict[str, Any] = {"signer": signer_names.KUBELET_SERVING, "rule": entries.SERVING}
+    issued += [ledgers.entry(name, age=chance.uniform(0, 26), **serving) for name in names if chance.random() < 0.5]
     there = [name for name in names if chance.random() < 0.9]
     ago = {name: chance.choice((5, 100)) for name in names if chance.random() < 0.9}
     gone = {name for name in names if chance.random() < 0.1}
@@ -252,7 +255,8 @@ def test_the_table_says_what_the_command_says(seed):
             {"metadata": {"name": name}, "spec": {"renewTime": renewed(seconds), "leaseDurationSeconds": 40}}
             for name, seconds in ago.items()
         ],
-        issued=issued,
+        issued=[entry for entry in issued if entry.signer == signer_names.KUBELET_CLIENT],
+        serving=[entry for entry in issued if entry.signer == signer_names.KUBELET_SERVING],
         requests=requests,
         revocations=index,
     )
@@ -264,6 +268,22 @@ def test_the_table_says_what_the_command_says(seed):
         assert [(row.problem, row.next_step, row.came_by, row.renewal, row.seen) for row in shown] == [
             (row.problem, row.next_step, row.came_by, row.renewal, row.seen) for row in expected
         ]
+        assert table.standing(now).serving == overview.standing(read, now).serving
+
+
+def test_what_a_node_serves_with_goes_with_its_segment_and_counts_while_its_node_is_there():
+    table = node_table.Table()
+    issue(table, ledgers.entry("w1", age=23, signer=signer_names.KUBELET_SERVING))
+    assert table.standing(NOW).serving.count == 0
+    table.put_node("w1", {})
+    serving = table.standing(NOW).serving
+    assert (serving.count, [each.node for each in serving.late], serving.whole) == (1, ["w1"], True)
+    assert not table.standing(NOW, unreadable=1).serving.whole
+    # An older one, found later, is not what it serves with.
+    issue(table, ledgers.entry("w1", age=30, signer=signer_names.KUBELET_SERVING), segment=2)
+    assert table.standing(NOW).serving == serving
+    table.remove_segment("segment-0000000001")
+    assert table.standing(NOW).serving.count == 0
 
 
 def test_how_all_stand_is_what_the_rows_say():

@@ -76,7 +76,7 @@ def test_other_roles_are_ready_and_serve_with_a_certificate_that_was_renewed(cha
         ("[+]ping ok\n[+]store ok\n", ("ok", "")),
         ("[+]ping ok\n[+]etcd ok\n", ("ok", "")),
         ("[-]store failed: reason\n", ("failed", "StoreNotReady")),
-        ("[+]store ok, but it is full\n", ("warning", "StoreNearlyFull")),
+        ("[+]store ok, but it is full\n", ("failed", "StoreFull")),
         ("ok", ("unknown", "Unknown")),
         (FORBIDDEN, ("unknown", "Unknown")),
     ],

@@ -6,7 +6,7 @@ import pathlib
 import pytest
 
 from handfast.rules import check
-from handfast.rules.diagnoses import facts, judged, one_node
+from handfast.rules.diagnoses import facts, judged, node_serving, one_node
 from tests.unit.rules.diagnoses import known
 
 ROOT = pathlib.Path(__file__).parents[4]
@@ -32,7 +32,7 @@ def test_a_report_is_whole_also_where_nothing_is_reached():
 
 
 def test_a_node_is_judged_after_the_way_in():
-    assert [row.name for row in judged.of_node("w1", known.good())] == [*judged.WAY, *one_node.NAMES]
+    assert [row.name for row in judged.of_node("w1", known.good())] == [*judged.WAY, *one_node.NAMES, node_serving.NAME]
 
 
 def test_the_checks_of_the_mesh_are_told_as_its_own():

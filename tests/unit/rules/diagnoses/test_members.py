@@ -89,6 +89,11 @@ def test_nodes_fail_by_their_certificates_and_warn_by_silence(changes, wanted):
     assert verdict(members.nodes, **changes) == wanted
 
 
+def test_where_there_is_no_ledger_the_next_step_is_to_have_one():
+    row = members.nodes(known.good(hidden=[overview.NO_LEDGER]))
+    assert (row.verdict.value, "--print-manifest" in row.hint) == ("unknown", True)
+
+
 def test_of_very_many_nodes_a_few_are_named_and_all_are_counted():
     standing = overview.standing(known.nodes(issued=[test_overview.entry(age=25)]), known.NOW)
     many = overview.Standing(counts={**standing.counts, overview.State.EXPIRED: 500}, needing=[*standing.needing] * 20)

@@ -75,6 +75,7 @@ def read(**given: Any) -> overview.Objects:
         "nodes": [],
         "leases": [],
         "issued": [],
+        "serving": [],
         "requests": [],
         "revocations": revocation.Index(),
     }
