@@ -13,6 +13,8 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+import msgspec
+
 from handfast.api import jsonpath, objects, signer_names
 from handfast.api.printing import ages
 from handfast.rules import check, user_names
@@ -33,9 +35,8 @@ def every(known: facts.Facts) -> check.Check:
     read = known.nodes
     if isinstance(read, check.Unread):
         return check.unread(NAME, read)
-    if isinstance(read, overview.Standing):
-        return _judged(read.serving, known)
-    return _judged(serving.standing(read.nodes, read.serving, read.revocations, known.now), known)
+    standing = read if isinstance(read, overview.Standing) else overview.standing(read, known.now)
+    return _judged(standing.serving, known)
 
 
 def of_node(node: str, known: facts.Facts) -> check.Check:
@@ -44,7 +45,7 @@ def of_node(node: str, known: facts.Facts) -> check.Check:
     if not isinstance(read, overview.Objects):
         return every(known)
     own = [each for each in read.nodes if jsonpath.text(each, "metadata", "name") == node]
-    return _judged(serving.standing(own, read.serving, read.revocations, known.now), known)
+    return _judged(overview.standing(msgspec.structs.replace(read, nodes=own), known.now).serving, known)
 
 
 def _judged(standing: serving.Standing, known: facts.Facts) -> check.Check:

@@ -138,10 +138,11 @@ def standing(read: Objects, now: datetime.datetime) -> Standing:
     """How all of them stand."""
     shown = rows(read, now)
     counts = collections.Counter(row.state for row in shown)
+    revoked = {row.name for row in shown if row.state is State.REVOKED}
     return Standing(
         counts={state: counts[state] for state in ORDER},
         needing=[row for row in shown if row.state not in CALM],
-        serving=serving.standing(read.nodes, read.serving, read.revocations, now),
+        serving=serving.standing(read.nodes, read.serving, revoked, now),
     )
 
 

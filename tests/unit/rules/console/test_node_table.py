@@ -232,6 +232,8 @@ def test_the_table_says_what_the_command_says(seed):
     gone = {name for name in names if chance.random() < 0.1}
     requests = [request(f"csr-{number}", of=chance.choice(names)) for number in range(3)]
     revocations = [revoked(f"r-{number}", chance.choice(names)) for number in range(5)]
+    keys = [entry.key_fingerprint for entry in chance.sample(issued, 5)]
+    revocations += [{"metadata": {"name": f"k-{key}"}, "spec": {"keyFingerprint": key}} for key in keys]
     segments = ledgers.chain(*(issued[at : at + 50] for at in range(0, len(issued), 50)))
     table, book = node_table.Table(), ledger.Ledger()
     steps: list[Any] = [lambda name=name: table.put_node(name, {}) for name in there]
