@@ -54,7 +54,7 @@ def test_what_is_of_no_node_that_is_there_or_no_serving_certificate_counts_nothi
 @pytest.mark.parametrize("field", ["node", "serial", "key_fingerprint"])
 def test_a_node_that_is_revoked_needs_nobody(field):
     client = entry()
-    named = {"node": "w1", "serial": client.serial, "key_fingerprint": client.key_fingerprint}
+    named: dict[str, Any] = {"node": "w1", "serial": client.serial, "key_fingerprint": client.key_fingerprint}
     index = revocation.Index()
     known = read(nodes=[node()], issued=[client], serving=[served(age=25)], revocations=index)
     assert overview.standing(known, NOW).serving.count == 1
