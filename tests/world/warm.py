@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Commands of `handfast` that end by themselves, without a start of Python for each: a process that has imported Handfast forks for every one.
 
-A story asks many short questions, and of the processor time of each most went into imports (docs/decisions/0081). The process of a command is
+A story asks many short questions, and of the processor time of each most went into imports (docs/decisions/0079). The process of a command is
 its own: arguments, variables, directory, umask and streams are the caller's, and it ends as any other. It does not start what runs until it
 is stopped, or is looked for by its command line.
 

@@ -52,6 +52,6 @@ def number(samples: Samples, name: str) -> float | None:
 
 def _labels(text: str) -> dict[str, str]:
     return {
-        name: re.sub(r"\\.", lambda found: _ESCAPES.get(found[0], found[0]), value)
+        name: re.sub(r"\\.", lambda escape: _ESCAPES.get(escape[0], escape[0]), value)
         for name, value in _LABEL.findall(text)
     }

@@ -9,7 +9,6 @@
 from __future__ import annotations
 
 import datetime
-import heapq
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -94,7 +93,8 @@ def of_seconds(rows: Sequence[tuple[str, int, int]], now: datetime.datetime, *, 
     """
     instant = now.timestamp()
     judged = [row for row in rows if instant >= row[1] + (row[2] - row[1]) * renewal.EARLIEST]
-    judged += heapq.nsmallest(1, rows, key=lambda row: (row[2], row[0]))
+    if rows:
+        judged.append(min(rows, key=lambda row: (row[2], row[0])))
     known = {name: Served(name, _instant(issued), _instant(ends)) for name, issued, ends in judged}
     return msgspec.structs.replace(stand(known.values(), now, whole=whole), count=len(rows))
 

@@ -192,8 +192,8 @@ def test_a_machine_that_is_certified_and_has_not_registered_is_silent():
 def test_a_machine_that_was_reset_and_whose_certificate_was_revoked_is_waited_for_by_nobody(by: str):
     issued = entry("w1")
     index = revocation.Index()
-    target = {"key_fingerprint": issued.key_fingerprint} if by == "key" else {"serial": issued.serial}
-    index.add(revocation.Revocation(name="key-1;x", reason="reset of node w1", **target))
+    key, serial = (issued.key_fingerprint, "") if by == "key" else ("", issued.serial)
+    index.add(revocation.Revocation(name="key-1;x", reason="reset of node w1", key_fingerprint=key, serial=serial))
     row = one(issued=[issued], revocations=index)
     assert (row.state, row.revoked_by) == (State.REVOKED, "key-1;x")
     assert row.next_step == "if that was a mistake: kubectl delete revocation 'key-1;x'"
