@@ -11,7 +11,7 @@ import pytest
 
 from handfast.api import signer_names
 from handfast.rules import revocation
-from handfast.rules.console import ledger, node_table
+from handfast.rules.console import ledger, ledger_index, node_table
 from handfast.rules.ledger import entries
 from handfast.rules.nodes import overview
 from tests.unit.rules.console import ledgers
@@ -216,6 +216,7 @@ def test_a_key_that_is_no_fingerprint_is_shown_as_it_is():
 def test_lines_that_are_no_nodes_are_left_out():
     table = node_table.Table()
     issue(table, ledgers.entry("x", names=("CN=jane",)))
+    table.put_lines([ledger_index.Line("segment-0000000001", 2, "", None, "nobody can read it")])
     assert states(table) == []
 
 
