@@ -35,8 +35,7 @@ def every(known: facts.Facts) -> check.Check:
     read = known.nodes
     if isinstance(read, check.Unread):
         return check.unread(NAME, read)
-    standing = read if isinstance(read, overview.Standing) else overview.standing(read, known.now)
-    return _judged(standing.serving, known)
+    return _judged(read.serving if isinstance(read, overview.Standing) else overview.served(read, known.now), known)
 
 
 def of_node(node: str, known: facts.Facts) -> check.Check:
@@ -45,7 +44,7 @@ def of_node(node: str, known: facts.Facts) -> check.Check:
     if not isinstance(read, overview.Objects):
         return every(known)
     own = [each for each in read.nodes if jsonpath.text(each, "metadata", "name") == node]
-    return _judged(overview.standing(msgspec.structs.replace(read, nodes=own), known.now).serving, known)
+    return _judged(overview.served(msgspec.structs.replace(read, nodes=own), known.now), known)
 
 
 def _judged(standing: serving.Standing, known: facts.Facts) -> check.Check:
