@@ -14,15 +14,15 @@ from concurrent import futures
 from typing import Any
 
 from handfast.api import handfast_kinds, objects, resources, signer_names
-from handfast.bootstrap import kubeconfig as kubeconfig_words
 from handfast.client import api, connection, transport
 from handfast.client import ledger as ledger_writer
 from handfast.datadir import layout
-from handfast.pki import authority, keys, names, pem, profiles
+from handfast.pki import names
 from handfast.rules import user_names
 from handfast.rules.ledger import entries
 from handfast.rules.nodes import liveness
 from handfast.runtime import clock as clocks
+from tests.unit.console import served
 
 HOUR = datetime.timedelta(hours=1)
 # Name -> age of the certificate in hours, of 24; whether it has a Node, and is seen.
@@ -81,22 +81,8 @@ def node_document(node: str, number: int = 0) -> objects.Document:
 
 def kubeconfig_of_node(directory: pathlib.Path, server: str, node: str, path: pathlib.Path) -> pathlib.Path:
     """A file with which somebody is this node, by a certificate of the control plane's CA."""
-    place = layout.Layout.at(directory)
-    ca_pem = place.ca_certificate.read_bytes()
-    ca = authority.Authority(pem.certificates_from_pem(ca_pem)[0], keys.private_from_pem(place.ca_key.read_bytes()))
-    key, now = keys.generate(), clocks.SystemClock().now()
-    issued = ca.issue(key.public, user_names.node_subject(node), names.Sans(), profiles.CLIENT, now)
-    path.write_text(
-        kubeconfig_words.build(
-            cluster="handfast",
-            server=server,
-            ca=ca_pem,
-            user=node,
-            client_certificate=issued.pem,
-            client_key=key.to_pem(),
-        )
-    )
-    return path
+    place, now = layout.Layout.at(directory), clocks.SystemClock().now()
+    return served.kubeconfig_for(place, server, user_names.node_subject(node), path, now)
 
 
 async def write(client: api.Client, now: datetime.datetime) -> None:

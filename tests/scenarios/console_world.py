@@ -14,7 +14,7 @@ import pathlib
 import shutil
 import socket
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from urllib import parse as urls
 
@@ -31,25 +31,20 @@ from tests.page_facts import ROOT
 from tests.scenarios import up_world
 
 SHOTS = pathlib.Path(os.environ.get("CONSOLE_SHOTS") or ROOT / ".venv" / "console-shots")
-PHONE = {"width": 390, "height": 844}
-DESK = {"width": 1280, "height": 860}
+PHONE: playwright.ViewportSize = {"width": 390, "height": 844}
+DESK: playwright.ViewportSize = {"width": 1280, "height": 860}
 # A name of somebody else's that leads here, as after DNS rebinding.
 REBOUND = "rebound.example"
 
 
-class Console:
-    """The console of a control plane that runs with one."""
+class Served:
+    """A console that runs, and a session of it."""
 
-    FLAGS = ("--console", "--console-listen", "127.0.0.1:0")
-
-    def __init__(self, plane: up_world.Up) -> None:
-        self.plane = plane
-        self.base: str = plane.facts["console"]
+    def __init__(self, base: str, address: Callable[[], str]) -> None:
+        self.base = base
+        # One that opens it once.
+        self.address = address
         self._cookie: tuple[str, str] | None = None
-
-    def address(self) -> str:
-        """One that opens it once, as `handfast console --url` prints it."""
-        return console_keys.address(layout.Layout.at(self.plane.directory))
 
     def request(
         self, method: str, path: str, headers: Mapping[str, str] | None = None, body: str = ""
@@ -75,6 +70,17 @@ class Console:
             "httpOnly": True,
             "sameSite": "Strict",
         }
+
+
+class Console(Served):
+    """The console of a control plane that runs with one."""
+
+    FLAGS = ("--console", "--console-listen", "127.0.0.1:0")
+
+    def __init__(self, plane: up_world.Up) -> None:
+        # As `handfast console --url` prints it.
+        super().__init__(plane.facts["console"], lambda: console_keys.address(layout.Layout.at(plane.directory)))
+        self.plane = plane
 
 
 class Wire:
@@ -126,21 +132,21 @@ class Wire:
         self._door.close()
 
 
-class Looker:
+class Viewer:
     """Somebody at a browser: opens pages in contexts of their own, and keeps pictures of them."""
 
-    def __init__(self, browser: playwright.Browser, console: Console) -> None:
+    def __init__(self, browser: playwright.Browser, served: Served) -> None:
         self._browser = browser
-        self.console = console
+        self._served = served
         self._contexts: list[playwright.BrowserContext] = []
 
     def context(self, *, signed_in: bool = True, **options: Any) -> playwright.BrowserContext:
         """A browser of its own; `viewport`, `color_scheme`, `java_script_enabled` and more are playwright's."""
         options.setdefault("viewport", DESK)
-        context = self._browser.new_context(base_url=self.console.base, **options)
+        context = self._browser.new_context(base_url=self._served.base, **options)
         context.set_default_timeout(60_000)
         if signed_in:
-            context.add_cookies([self.console.cookie()])  # type: ignore[list-item]  # a dict with the same keys
+            context.add_cookies([self._served.cookie()])  # type: ignore[list-item]  # a dict with the same keys
         self._contexts.append(context)
         return context
 
@@ -173,6 +179,14 @@ class Looker:
     def close(self) -> None:
         for context in self._contexts:
             context.close()
+
+
+class Looker(Viewer):
+    """Somebody in front of the console of a control plane."""
+
+    def __init__(self, browser: playwright.Browser, console: Console) -> None:
+        super().__init__(browser, console)
+        self.console = console
 
 
 def csr(name: str, of: str = "console-node") -> dict[str, Any]:
@@ -218,18 +232,32 @@ def browser() -> Iterator[playwright.Browser]:
         made.close()
 
 
+def tab_to(page: playwright.Page, words: str) -> None:
+    """By the Tab key alone, as far as what is called so."""
+    # Without what is beside it, as the number of a page in the navigation.
+    named = "(each) => ((each.labels && each.labels[0]) || each).innerText.split(',')[0].trim()"
+    for _ in range(120):
+        page.keyboard.press("Tab")
+        if page.evaluate_handle("document.activeElement").evaluate(named) == words:
+            return
+    pytest.fail(f"Tab does not lead to {words!r}")
+
+
 def require_accessible(page: playwright.Page) -> None:
     """axe-core finds nothing against WCAG 2.2 AA."""
     rules = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
-    found = axe_module.Axe().run(page, options={"runOnly": {"type": "tag", "values": rules}})
+    # What it finds in order is not needed: to tell of it took half of the time.
+    options = {"runOnly": {"type": "tag", "values": rules}, "resultTypes": ["violations"]}
+    found = axe_module.Axe().run(page, options=options)
     assert found.violations_count == 0, found.generate_report()
 
 
 def require_no_sideways_scroll(page: playwright.Page) -> None:
     wider = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
     assert wider <= 0, f"the page is {wider} px wider than the window"
-    # Nor does a table in its window: what is beyond its edge is not seen.
+    # Nor does a table or a command in its place: what is beyond its edge is not seen.
     within = page.evaluate(
-        "[...document.querySelectorAll('.window')].map((each) => each.scrollWidth - each.clientWidth)"
+        "[...document.querySelectorAll('.window, .scroll, .holder, pre')].filter((each) => each.scrollWidth > each.clientWidth)"
+        ".map((each) => each.innerText.slice(0, 80))"
     )
-    assert not any(each > 0 for each in within), f"a table is wider than its window: {within} px"
+    assert not within, f"wider than its place: {within}"

@@ -32,10 +32,16 @@ def test_an_address_opens_one_browser(looker: console_world.Looker, console: con
     expect(second.get_by_text("handfast console --url")).to_be_visible()
     looker.picture(second, "opening-used")
     console_world.require_accessible(second)
+    second.emulate_media(color_scheme="dark")
+    second.set_viewport_size(console_world.PHONE)
     second.goto("/")
     expect(second.get_by_role("heading", level=1)).to_have_text("This browser is not signed in")
+    looker.picture(second, "opening-phone-dark")
+    console_world.require_accessible(second)
+    console_world.require_no_sideways_scroll(second)
     # The first one goes on, until it signs out.
-    first.get_by_role("button", name="Sign out").click()
+    console_world.tab_to(first, "Sign out")
+    first.keyboard.press("Enter")
     expect(first.get_by_role("heading", level=1)).to_have_text("This browser is not signed in")
 
 
@@ -49,6 +55,9 @@ def test_everything_is_reached_by_keys(looker: console_world.Looker):
     keys = page.get_by_role("dialog", name="Keys")
     expect(keys).to_be_visible()
     looker.picture(page, "overview-keys")
+    console_world.require_accessible(page)
+    for key in ("/", "Enter", "?", "+"):
+        expect(keys.locator("kbd", has_text=key).first).to_be_visible()
     page.keyboard.press("Escape")
     expect(keys).to_be_hidden()
     # An instant shows when exactly, on focus.
@@ -69,7 +78,7 @@ def test_what_changes_is_shown_and_a_lost_stream_is_told(looker: console_world.L
     request = console_world.csr("console-waits")
     assert console.plane.call("POST", "/apis/certificates.k8s.io/v1/certificatesigningrequests", request)[0] == 201
     try:
-        expect(page.locator("#needing")).to_contain_text("request console-waits", timeout=90_000)
+        expect(page.locator("#needing")).to_contain_text("console-waits", timeout=90_000)
         looker.picture(page, "overview-needing")
         console_world.require_accessible(page)
     finally:

@@ -27,25 +27,30 @@ EVIL = "<img src=x onerror=alert(1)>\u202egnp"
 _CSRS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 
 
-def file_request(plane: up_world.Up, name: str, *, cn: str = "", token: str = "") -> tuple[int, Any]:
-    """A node's request with a usage too many: the rules leave it to a person. With a token it is a good one."""
+def request_document(name: str, *, cn: str = "", waits: bool = True) -> dict[str, Any]:
+    """A node's request. One that waits has a usage too many: the rules leave it to a person."""
     subject = names.Subject(common_name=cn or f"system:node:{name}", organizations=("system:nodes",))
     content = requests.build(subject, names.Sans(), keys.generate())
-    usages = ["digital signature", "client auth", *([] if token else ["server auth"])]
     spec = {
         "request": base64.b64encode(content).decode(),
         "signerName": "kubernetes.io/kube-apiserver-client-kubelet",
-        "usages": usages,
+        "usages": ["digital signature", "client auth", *(["server auth"] if waits else [])],
     }
-    document = {"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", "metadata": {"name": name}}
+    head = {"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", "metadata": {"name": name}}
+    return {**head, "spec": spec}
+
+
+def file_request(plane: up_world.Up, name: str, *, cn: str = "", token: str = "") -> tuple[int, Any]:
+    """One that waits; with a token it is a good one."""
+    document = request_document(name, cn=cn, waits=not token)
     if not token:
-        code, answer = plane.call("POST", _CSRS, {**document, "spec": spec})
+        code, answer = plane.call("POST", _CSRS, document)
         assert code == 201, answer
         return code, answer
     trusted = kubeconfig.parse((plane.directory / "admin.conf").read_text()).cluster.certificate_authority_data
     with contextlib.closing(plane.connection(tls.client_context(trusted))) as connection:
         headers = {"Content-Type": "application/json", "Authorization": f"Bearer {token}"}
-        connection.request("POST", _CSRS, json.dumps({**document, "spec": spec}), headers)
+        connection.request("POST", _CSRS, json.dumps(document), headers)
         reply = connection.getresponse()
         return reply.status, json.loads(reply.read())
 
@@ -81,17 +86,13 @@ def test_a_request_is_approved_by_keyboard_alone(looker: console_world.Looker) -
     # Live: nobody has loaded the page again.
     listing.get_by_role("link", name="edge-0417").wait_for()
     look(looker, listing, "requests-light")
-    listing.keyboard.press("Tab")
-    listing.get_by_role("link", name="edge-0417").focus()
+    console_world.tab_to(listing, "edge-0417")
     listing.keyboard.press("Enter")
     listing.get_by_role("heading", name="edge-0417 asks for a certificate").wait_for()
     assert listing.locator("table.checks tbody tr").count() >= 5
     assert "usages" in listing.locator("table.checks tr", has_text="fails").first.inner_text()
     look(looker, listing, "request-light")
-    for _ in range(60):
-        listing.keyboard.press("Tab")
-        if listing.evaluate("document.activeElement.textContent.trim()") == "Approve…":
-            break
+    console_world.tab_to(listing, "Approve…")
     listing.keyboard.press("Enter")
     listing.keyboard.press("Tab")
     listing.keyboard.type("edge-0418")
@@ -99,12 +100,69 @@ def test_a_request_is_approved_by_keyboard_alone(looker: console_world.Looker) -
     listing.get_by_role("alert").wait_for()
     assert listing.locator("#approve-word[aria-invalid=true]").count() == 1
     look(looker, listing, "request-mistyped")
-    listing.locator("#approve-word").focus()
+    console_world.tab_to(listing, "Type edge-0417 to approve it")
     listing.keyboard.type("edge-0417")
     listing.keyboard.press("Enter")
     listing.get_by_text("The request edge-0417 is approved.").wait_for()
     condition = plane.call("GET", f"{_CSRS}/edge-0417")[1]["status"]["conditions"][0]
     assert (condition["type"], condition["reason"]) == ("Approved", "ConsoleApprove")
+
+
+def test_by_keyboard_alone_a_token_is_made_and_revoked_and_a_request_denied(looker: console_world.Looker) -> None:
+    plane = looker.console.plane
+    file_request(plane, "edge-0555")
+    page = looker.page("/tokens")
+    console_world.tab_to(page, "Create a token…")
+    page.keyboard.press("Enter")
+    page.get_by_role("heading", name="A new token").wait_for()
+    console_world.tab_to(page, "Description")
+    page.keyboard.type("rack 5")
+    console_world.tab_to(page, "machines log in with it (authentication)")
+    page.keyboard.press("Space")
+    console_world.tab_to(page, "Create it")
+    page.keyboard.press("Enter")
+    token = page.locator("pre.secret").inner_text().partition("--token ")[2][:6]
+    console_world.tab_to(page, "I have it: to the token")
+    page.keyboard.press("Enter")
+    page.get_by_role("heading", name=f"Token {token}").wait_for()
+    assert "rack 5" in page.locator("#token_head").inner_text()
+    assert "signing" in page.locator("main").inner_text()
+    assert "authentication" not in page.locator("main .facts").first.inner_text()
+    console_world.tab_to(page, "Revoke…")
+    page.keyboard.press("Enter")
+    console_world.tab_to(page, f"Type {token} to revoke it")
+    page.keyboard.type(token)
+    page.keyboard.press("Enter")
+    page.get_by_text("is revoked").wait_for()
+    assert plane.call("GET", f"/api/v1/namespaces/kube-system/secrets/bootstrap-token-{token}")[0] == 404
+    console_world.tab_to(page, "Requests")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/requests")
+    console_world.tab_to(page, "edge-0555")
+    page.keyboard.press("Enter")
+    page.get_by_role("heading", name="edge-0555 asks for a certificate").wait_for()
+    console_world.tab_to(page, "Deny…")
+    page.keyboard.press("Enter")
+    console_world.tab_to(page, "Type edge-0555 to deny it")
+    page.keyboard.type("edge-0555")
+    console_world.tab_to(page, "Why")
+    page.keyboard.type("nobody knows it")
+    console_world.tab_to(page, "Deny")
+    page.keyboard.press("Space")
+    page.get_by_text("The request edge-0555 is denied.").wait_for()
+    condition = plane.call("GET", f"{_CSRS}/edge-0555")[1]["status"]["conditions"][0]
+    assert (condition["type"], condition["message"]) == ("Denied", "nobody knows it")
+    # These were the operator's own requests: the audit log has them as theirs.
+    written = {f"secrets/bootstrap-token-{token}", "edge-0555/approval"}
+    up_world.until(lambda: all(path in audited(plane, "kubernetes-admin") for path in written), what="the audit log")
+
+
+def audited(plane: up_world.Up, user: str) -> set[str]:
+    """The ends of the paths that somebody has written to, by the audit log."""
+    lines = (plane.directory / "audit" / "audit.log").read_text().splitlines()
+    events = [json.loads(line) for line in lines if line.endswith("}")]
+    mine = [event for event in events if event["user"]["username"] == user and event["verb"] not in {"get", "list"}]
+    return {"/".join(event["requestURI"].partition("?")[0].split("/")[-2:]) for event in mine}
 
 
 def test_a_request_is_denied_on_a_phone_without_javascript(looker: console_world.Looker) -> None:

@@ -211,7 +211,8 @@ class Handler:
 
     async def _values(self, page: page_module.Page, question: questions.Question) -> dict[str, Any]:
         """What a page and what is around it say."""
-        if page.facts:
+        # Every page says that clocks differ: somebody has to have looked, and looks again while they do.
+        if page.facts or self._known.clocks_differ() is not False:
             self._known.looking.want()
         own = await page.show(self._known, question)
         return {**self._around(page, question), **own}
@@ -228,7 +229,7 @@ class Handler:
             "pages": [each for each in self._pages.values() if each.name],
             "badges": badges,
             "cluster": known.cluster,
-            "skew": known.skew(),
+            "skew": known.skew() if known.clocks_differ() else None,
             "in_the_way": in_the_way,
             "troubles": troubles,
             # Whether none of something means that there is none.

@@ -11,6 +11,7 @@
 6. Facts of `handfast check` about nodes come from what is followed: to list ten thousand of them, and the ledger, twice a minute took 2.5 % of a core and
    held the event loop for seconds.
 7. That there is none of something is only said where nothing is in the way (`is_sure`).
+8. What a page asks the server itself has a few seconds, and none while the server is silent: a page says so, and is not waited for (`ask`).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import enum
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Coroutine, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -46,6 +47,10 @@ _UNKNOWN = frozenset({401})
 _BAD_ANSWER = "BadAnswer"
 # How often somebody looks whether the server is in the way.
 _LOOK_SECONDS = 2.0
+# From which difference on clocks are said to differ.
+_SKEW = datetime.timedelta(seconds=5)
+# 8. how long a page waits for the server; one that answers takes milliseconds
+_ASK_SECONDS = 5.0
 
 
 # What listeners are told when something gets into the way of the server, or out of it.
@@ -169,6 +174,24 @@ class Known:
             self._sources[need.name] = (need, kept, following)
         return self._sources[need.name][1]
 
+    async def ask(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """What `work` has from the server, within seconds (8)."""
+        silent = self.client.transport.unheard
+        answers: list[T] = []
+
+        async def asked() -> None:
+            answers.append(await work())
+
+        if silent is None:
+            await tasks.within(asked(), self._clock, _ASK_SECONDS)
+        if not answers:
+            raise errors.Unavailable(
+                f"the API server does not answer: {silent or f'nothing came within {_ASK_SECONDS:g} s'}",
+                reason="Timeout",
+                hint="load the page again; `handfast check` says how far one gets",
+            )
+        return answers[0]
+
     def following(self, key: str, build: Callable[[cache.Informers, Callable[[], None]], T]) -> T:
         """What follows several sources by itself, built at the first request; its changes are those of the need of this name."""
         return self._informers.shared(key, lambda: build(self._informers, lambda: self._changed(key)))
@@ -227,6 +250,11 @@ class Known:
         facts = self.looking.facts
         ahead = None if facts is None else facts.reach.ahead
         return ahead if isinstance(ahead, datetime.timedelta) else None
+
+    def clocks_differ(self) -> bool | None:
+        """Whether they do so that people can see it; None: it is not known."""
+        skew = self.skew()
+        return None if skew is None else abs(skew) >= _SKEW
 
     # --- changes
 

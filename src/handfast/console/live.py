@@ -38,7 +38,7 @@ AGAIN_SECONDS: Final = 1.0
 STALE_SECONDS: Final = 30.0
 TICK_SECONDS: Final = 15.0
 # What pages keep between two makings (`Known.once`) is no older than this.
-SETTLED_SECONDS: Final = 3.0
+SETTLED_SECONDS: Final = 6.0
 ROWS: Final = "rows"
 _NOT_ROWS: Final = frozenset({"facts", known_module.SERVER})
 _log = structlog.get_logger("handfast.console")

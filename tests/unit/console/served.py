@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import datetime
 import pathlib
 import re
 import socket
@@ -17,6 +18,7 @@ from handfast.assembly import console as assembly
 from handfast.bootstrap import kubeconfig as kubeconfig_words
 from handfast.client import api, connection, transport
 from handfast.console import looking, opening
+from handfast.datadir import layout
 from handfast.pki import authority, keys, names, pem, profiles
 from handfast.rules.diagnoses import facts
 from handfast.runtime import addresses
@@ -109,19 +111,24 @@ async def well(_client: api.Client, _used: connection.Connection) -> facts.Facts
 
 def kubeconfig_of(world: worlds.World, path: pathlib.Path, name: str, *groups: str) -> pathlib.Path:
     """The kubeconfig of somebody with a certificate of this world's CA."""
-    ca_pem = world.place.ca_certificate.read_bytes()
-    ca = authority.Authority(
-        pem.certificates_from_pem(ca_pem)[0], keys.private_from_pem(world.place.ca_key.read_bytes())
-    )
-    key = keys.generate()
     subject = names.Subject(common_name=name, organizations=groups)
-    issued = ca.issue(key.public, subject, names.Sans(), profiles.CLIENT, world.clock.now())
+    return kubeconfig_for(world.place, world.base, subject, path, world.clock.now())
+
+
+def kubeconfig_for(
+    place: layout.Layout, server: str, subject: names.Subject, path: pathlib.Path, now: datetime.datetime
+) -> pathlib.Path:
+    """A file with which somebody has this subject, by a certificate of the CA of a data directory."""
+    ca_pem = place.ca_certificate.read_bytes()
+    ca = authority.Authority(pem.certificates_from_pem(ca_pem)[0], keys.private_from_pem(place.ca_key.read_bytes()))
+    key = keys.generate()
+    issued = ca.issue(key.public, subject, names.Sans(), profiles.CLIENT, now)
     path.write_text(
         kubeconfig_words.build(
             cluster="world",
-            server=world.base,
+            server=server,
             ca=ca_pem,
-            user=name,
+            user=subject.common_name,
             client_certificate=issued.pem,
             client_key=key.to_pem(),
         )
@@ -164,17 +171,24 @@ async def console(
         return await look(client, used)
 
     path = leading_to(world, kubeconfig, base)
+    async with standing(path, telling or looked, clock or clocks.SystemClock()) as browser:
+        await browser.open()
+        yield browser
+
+
+@contextlib.asynccontextmanager
+async def standing(kubeconfig: pathlib.Path, look: assembly.Look, clock: clocks.Clock) -> AsyncIterator[Browser]:
+    """A console with this kubeconfig, and a browser that has not opened it yet."""
     with socket.create_server(("127.0.0.1", 0)) as sock:
         options = assembly.Options(
-            kubeconfigs=(str(path),),
+            kubeconfigs=(str(kubeconfig),),
             listen=addresses.Address("127.0.0.1", sock.getsockname()[1]),
             key=opening.new_key(),
             reopen=REOPEN,
         )
-        async with assembly.served(options, sock, telling or looked, clock or clocks.SystemClock()) as codes:
+        async with assembly.served(options, sock, look, clock) as codes:
             browser = Browser(options.base, codes)
             try:
-                await browser.open()
                 yield browser
             finally:
                 await browser.close()

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime
 import pathlib
 import re
@@ -107,12 +108,34 @@ async def test_a_server_that_hangs_is_not_called_live(
                 # Whoever has the page open is told, although every watch is open still.
                 told = await stream.readuntil(b"The API server does not answer")
                 assert b"data-stale=" in told
+            # Pages that ask the server themselves do not wait for it.
+            async with asyncio.timeout(10):
+                for whole in ("/machines", "/store", "/check"):
+                    assert (await browser.get(whole)).status == 200
+                for one in ("/requests/one", "/tokens/abcdef"):
+                    page = await browser.get(one)
+                    assert (page.status, "does not answer" in page.text) == (503, True), one
             page = await browser.get("/nodes")
             assert "What is shown was known before that." in page.text
             assert re.search(r'id="live"[^>]*>not live since \d\d:\d\d:\d\d UTC', page.text)
             proxy.go_on()
             page = await browser.until("/nodes", lambda reply: "does not answer" not in reply.text)
             assert "data-stale" not in page.text
+
+
+async def test_a_page_waits_for_no_server_that_has_just_begun_to_hang(
+    world: worlds.World, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(known, "_ASK_SECONDS", 0.1)
+    async with between.between(world) as proxy:
+        path = between.config_of(proxy.url, tmp_path / "between.conf")
+        async with served.console(world, kubeconfig=path, base=proxy.url) as browser:
+            await browser.until("/nodes", lambda page: "as of" in page.text)
+            proxy.hang()
+            page = await browser.get("/requests/one")
+            assert (page.status, "nothing came within 0.1 s" in page.text) == (503, True)
+            assert "Next: " in page.text
+            assert (await browser.get("/store")).status == 200
 
 
 async def test_the_kubeconfig_of_another_cluster_has_a_sentence_of_its_own(world: worlds.World, tmp_path: pathlib.Path):

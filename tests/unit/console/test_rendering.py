@@ -77,6 +77,21 @@ def test_a_state_is_word_sign_and_colour():
     assert 'class="tag dim"' in made('{{ state("something new", "why") }}')
 
 
+@pytest.mark.parametrize(
+    ("text", "said", "command"),
+    [
+        ("handfast check", "", "handfast check"),
+        ("run handfast mesh install", "Run ", "handfast mesh install"),
+        ("on the machine: handfast node status", "<bdi>On the machine</bdi>: ", "handfast node status"),
+        ("start them again: kubectl rollout restart", "<bdi>Start them again</bdi>: ", "kubectl rollout restart"),
+    ],
+)
+def test_a_next_step_has_its_command_as_one(text: str, said: str, command: str):
+    # Spaces apart, which are no matter in HTML.
+    shown = " ".join(made(f'{{{{ step("{text}") }}}}').split())
+    assert shown == f'{said}<code class="command"><bdi>{command}</bdi></code>'
+
+
 @pytest.mark.parametrize("way", list(known.Way))
 def test_every_trouble_is_a_sentence(way: known.Way):
     trouble = known.Trouble(way=way, title="Nodes", message=MARKUP, since=NOW, commands=("kubectl create x",))

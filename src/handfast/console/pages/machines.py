@@ -15,8 +15,8 @@ from typing import Any, Final
 import msgspec
 
 from handfast import errors
-from handfast.api import machine_kinds, status
-from handfast.client import machine_explanation, machine_inventory, machine_rollout
+from handfast.api import machine_kinds
+from handfast.client import api, machine_explanation, machine_inventory, machine_rollout
 from handfast.console import doors, needs, page
 from handfast.console import known as known_module
 from handfast.rules.console import machines, questions
@@ -49,9 +49,13 @@ async def show(known: known_module.Known, question: questions.Question) -> dict[
 async def _is_served(known: known_module.Known) -> bool:
     """Whether the cluster has a kind of Machine at all; asked only where there are none."""
     try:
-        return await known.client.serves(machine_kinds.MACHINE) or await known.client.serves(_CLUSTER_API)
+        return await known.ask(lambda: _serves_machines(known.client))
     except (errors.Refused, errors.Unavailable):
         return True
+
+
+async def _serves_machines(client: api.Client) -> bool:
+    return await client.serves(machine_kinds.MACHINE) or await client.serves(_CLUSTER_API)
 
 
 class _Facts:
@@ -94,6 +98,9 @@ def _pools(known: known_module.Known) -> rollout_progress.Fleet:
     if not len(known.of(needs.POOLS)):
         return rollout_progress.Fleet()
     fleet = known.following(needs.POOLS.name, machine_rollout.Fleet)
+    # What is not read yet is not kept: its first pool would be seen half a minute later.
+    if not fleet.pools:
+        return rollout_progress.Fleet()
 
     def make() -> rollout_progress.Fleet:
         return rollout_progress.as_rendered(tuple(fleet.pools.values()), tuple(fleet.nodes.values()), fleet.renderings)
@@ -121,9 +128,10 @@ async def show_one(known: known_module.Known, question: questions.Question) -> d
     stages: tuple[explanation.Stage, ...] = ()
     unread: list[str] = []
     try:
-        facts, unread = await machine_explanation.look(known.client, name, namespace, known.now())
+        look = functools.partial(machine_explanation.look, known.client, name, namespace, known.now())
+        facts, unread = await known.ask(look)
         stages = explanation.walk(facts)
-    except status.StatusError as error:
+    except (errors.Refused, errors.Unavailable) as error:
         unread = [error.message]
     return {"row": row, "machine": row.machine, "stages": stages, "unread": unread, "has_page": _has_page(known)}
 

@@ -96,7 +96,7 @@ async def _find(known: known_module.Known, name: str) -> signing_requests.Reques
     if name in {"", ".", ".."} or set(name) & set("/%"):
         return None
     try:
-        return await known.client.view(resources.SIGNING_REQUESTS, name, signing_requests.DECODER)
+        return await known.ask(lambda: known.client.view(resources.SIGNING_REQUESTS, name, signing_requests.DECODER))
     except status.StatusError as error:
         if error.reason != "NotFound":
             raise
@@ -114,14 +114,19 @@ async def _explained(known: known_module.Known, request: signing_requests.Reques
     review = request_reviews.Review(known.client, known.now(), notes.append)
     explanation = None
     try:
-        explanation = await review.explain(request)
+        explanation = await known.ask(lambda: review.explain(request))
     except (errors.Refused, errors.Unavailable) as error:
         notes.append(f"the checks could not be made: {error.message}")
+    events: list[request_reviews.Said] = []
+    try:
+        events = await known.ask(lambda: review.events(request.metadata.uid))
+    except errors.Unavailable as error:
+        notes.append(f"its Events could not be read: {error.message}")
     made = _Explained(
         request.metadata.resource_version,
         now,
         explanation,
-        [(ages.instant(at), reason, said) for at, reason, said in await review.events(request.metadata.uid)],
+        [(ages.instant(at), reason, said) for at, reason, said in events],
         list(dict.fromkeys(notes)),
     )
     kept.pop(request.metadata.uid, None)

@@ -55,8 +55,9 @@ async def show(known: known_module.Known, question: questions.Question) -> dict[
 
 async def _find(known: known_module.Known, token_id: str) -> tokens.Row | None:
     try:
-        found = await known.client.view(
-            resources.SECRETS, grammar.secret_name(token_id), _DECODER, namespace=grammar.NAMESPACE
+        name = grammar.secret_name(token_id)
+        found = await known.ask(
+            lambda: known.client.view(resources.SECRETS, name, _DECODER, namespace=grammar.NAMESPACE)
         )
     except status.StatusError as error:
         if error.reason != "NotFound":

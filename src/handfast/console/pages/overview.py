@@ -84,6 +84,8 @@ async def show(known: known_module.Known, question: questions.Question) -> dict[
         "unknown": [each for each in found.checks if each.verdict is check.Verdict.UNKNOWN],
         "looking_trouble": known.looking.trouble,
         "recorded": facts is not None and known.fleet.table.ledger_read,
+        # Whether no entry means that there is none.
+        "ledger_read": known.is_sure((needs.LEDGER,)),
         "days": found.days,
         "bars": expiring.bars(found.days),
         "picture": (expiring.DAYS * expiring.WIDTH, expiring.HEIGHT),

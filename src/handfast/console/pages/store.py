@@ -55,7 +55,8 @@ class Asking:
 
     async def _ask(self, path: str, params: dict[str, str]) -> Answer:
         try:
-            body = await self._known.client.transport.request("GET", path, params=params)
+            link = self._known.client.transport
+            body = await self._known.ask(lambda: link.request("GET", path, params=params))
         except transport.UnexpectedAnswer as error:
             # Not ready is an answer, too.
             is_report = "[-]" in error.message

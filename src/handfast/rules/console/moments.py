@@ -9,6 +9,8 @@ from typing import Final
 _MINUTE: Final = 60
 _HOUR: Final = 3600
 _DAY: Final = 86400
+# In days: a calendar would be needed for more, and the exact instant stands beside it.
+_YEAR: Final = 365
 # Below this an instant is now: clocks differ, and a page that counts seconds is never still.
 _NOW: Final = 10
 
@@ -23,6 +25,8 @@ def length(duration: datetime.timedelta) -> str:
     if seconds < 2 * _DAY:
         return _two(seconds // _HOUR, "h", seconds % _HOUR // _MINUTE, "min", 12)
     days = seconds // _DAY
+    if days >= 2 * _YEAR:
+        return _two(days // _YEAR, "y", days % _YEAR, "d", 100)
     return _two(days, "d", seconds % _DAY // _HOUR, "h", 4)
 
 

@@ -175,7 +175,7 @@ def summary(rows: Sequence[Row], now: datetime.datetime, *, sure: bool = True) -
     if not waiting:
         return Summary(counts, "No request waits", "What the rules approve by themselves never waits here.")
     oldest = min((each.created for each in rows if each.state == PENDING and each.created is not None), default=now)
-    title = "1 request waits for somebody" if waiting == 1 else f"{waiting} requests wait for somebody"
+    title = "1 request waits for somebody" if waiting == 1 else f"{waiting:,} requests wait for somebody"
     which = "It came" if waiting == 1 else "The oldest came"
     return Summary(
         counts, title, f"{which} {moments.relative(oldest, now)}; one that nobody decides is deleted after a day."

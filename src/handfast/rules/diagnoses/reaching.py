@@ -94,7 +94,9 @@ def failing(ready: str) -> list[str]:
 # What to do about a refusal of the server's, which names no next step itself.
 _NEXT_STEPS: Final = {
     "Unauthorized": "take a kubeconfig of this cluster: it does not know this credential, or no longer",
-    "ServiceUnavailable": f"see what is said of its store; {check.LOG}",
+    "TooManyRequests": "ask again in a minute; if that goes on, see who asks so much: the API server's audit log has them",
+    "ServiceUnavailable": f"ask again in a minute; if that goes on, see what is said of its store; {check.LOG}",
+    "InternalError": check.LOG,
 }
 
 

@@ -8,17 +8,18 @@ import re
 
 from handfast.rules import diagnoses
 from handfast.rules.console import consequences
+from handfast.rules.mesh import check_trust, check_workloads
 
 # These are of one node's steps (`handfast check --node`), or words of Kubernetes that are no reason.
 NOT_OF_THE_WHOLE = {"Denied", "Failed", "NoRequest", "NotApproved", "NotSigned", "Revoked", "SigningFailed"}
-# Known from further down: the mesh has its own words.
 WORDS = re.compile(r'"([A-Z][a-z]+(?:[A-Z][a-zA-Z]*)+)"')
 
 
 def test_every_reason_of_a_check_has_a_consequence():
-    source = pathlib.Path(diagnoses.__file__).parent
-    reasons = {word for path in source.glob("*.py") for word in WORDS.findall(path.read_text())}
-    assert "RenewalLate" in reasons
+    of_mesh = [pathlib.Path(str(module.__file__)) for module in (check_trust, check_workloads)]
+    files = [*pathlib.Path(diagnoses.__file__).parent.glob("*.py"), *of_mesh]
+    reasons = {word for path in files for word in WORDS.findall(path.read_text())}
+    assert {"RenewalLate", "IssuerEndsSoon"} <= reasons
     assert reasons - NOT_OF_THE_WHOLE - set(consequences.FOLLOWS) == set()
 
 

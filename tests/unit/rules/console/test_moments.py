@@ -25,6 +25,9 @@ NOW = datetime.datetime(2026, 11, 18, 9, 0, tzinfo=datetime.UTC)
         (86400 * 2, "2 d"),
         (86400 * 2 + 7200, "2 d 2 h"),
         (86400 * 30 + 7200, "30 d"),
+        (86400 * 729, "729 d"),
+        (86400 * 730, "2 y"),
+        (86400 * 3649, "9 y 364 d"),
     ],
 )
 def test_a_length_has_two_units_while_the_first_is_small(seconds: int, text: str):

@@ -11,7 +11,7 @@ import pytest
 
 from handfast.api import signer_names
 from handfast.rules import revocation
-from handfast.rules.console import ledger, ledger_index, node_table
+from handfast.rules.console import ledger, ledger_index, node_record, node_table
 from handfast.rules.ledger import entries
 from handfast.rules.nodes import overview
 from tests.unit.rules.console import ledgers
@@ -99,7 +99,7 @@ def test_a_revocation_of_a_certificate_comes_and_goes(field: str):
     assert states(table) == [("w1", "good"), ("w2", "good")]
     issued = table.get("w2")
     assert issued is not None
-    text = f"SHA256:{node_table.key_text(issued)}" if field == "keyFingerprint" else issued.serial
+    text = f"SHA256:{node_record.key_text(issued)}" if field == "keyFingerprint" else issued.serial
     table.put_revocation({"metadata": {"name": "r1"}, "spec": {field: text, "reason": "reset"}})
     assert states(table) == [("w2", "revoked"), ("w1", "good")]
     table.remove_revocation("r1")
@@ -210,7 +210,7 @@ def test_a_key_that_is_no_fingerprint_is_shown_as_it_is():
     good(table, "w1", key_fingerprint="<no hex>")
     record = table.get("w1")
     assert record is not None
-    assert node_table.key_text(record) == "<no hex>"
+    assert node_record.key_text(record) == "<no hex>"
 
 
 def test_lines_that_are_no_nodes_are_left_out():

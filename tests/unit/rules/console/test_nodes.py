@@ -3,9 +3,12 @@
 
 from __future__ import annotations
 
+import datetime
+
 import pytest
 
-from handfast.rules.console import node_table, nodes, questions
+from handfast.rules.console import node_record, node_table, nodes, questions
+from handfast.rules.nodes import overview
 from tests.unit.rules.console import ledgers, test_node_table
 
 NOW = ledgers.NOW
@@ -96,3 +99,30 @@ def test_all_bars_are_on_one_axis_which_fits_or_was_chosen(page):
     assert ask(page).axis.name == "1d"
     assert ask(page, span="7d").axis.name == "7d"
     assert ask(page, "nobody").axis.name == "30d"
+
+
+@pytest.mark.slow
+def test_of_a_hundred_thousand_nodes_a_range_is_judged_and_handed_out_and_never_more(monkeypatch):
+    table = node_table.Table()
+    seen = test_node_table.renewed(1)
+    for number in range(100_000):
+        table.put_node(f"node-{number:06}", {"zone": f"zone-{number % 10}"})
+        table.put_lease(f"node-{number:06}", seen, 40)
+    page = nodes.Nodes(table)
+    assert ask(page).range.total == 100_000
+    judged: list[str] = []
+    row = node_table.Table.row
+
+    def counted(self: node_table.Table, record: node_record.Record, now: datetime.datetime) -> overview.Row:
+        judged.append(record.name)
+        return row(self, record, now)
+
+    monkeypatch.setattr(node_table.Table, "row", counted)
+    for words in ({}, {"from": "99999"}, {"from": "999999999", "count": "999999999"}, {"sort": "-name"}, {"text": "5"}):
+        judged.clear()
+        found = ask(page, **words).range
+        assert found.everything == 100_000
+        # What a page costs is a matter of what it shows.
+        assert 0 < len(found.items) == len(judged) <= questions.MOST
+    assert asked(page, sort="-name")[0] == asked(page, **{"from": "99900"})[-1] == "node-099999"
+    assert ask(page, "zone=zone-3").range.total == 10_000

@@ -38,3 +38,16 @@ def test_a_range_beyond_the_end_is_the_last():
     beyond = asked(**{"from": "100000"})
     assert (beyond.start, beyond.end) == (200, 250)
     assert asked(filter="nothing", **{"from": "500"}).start == 0
+
+
+def test_of_a_hundred_thousand_rows_a_range_is_handed_out_and_never_more():
+    many = [f"node-{number:06}" for number in range(100_000)]
+    for words in ({}, {"from": "99999"}, {"from": "999999999", "count": "999999999"}, {"sort": "-name"}):
+        question = questions.read("/requests", words)
+        found = rows.select(many, question, text=str, columns={"name": str})
+        assert (found.total, found.everything) == (100_000, 100_000)
+        assert 0 < len(found.items) <= questions.MOST
+    last = rows.select(many, questions.read("/requests", {"from": "99900"}), text=str, columns={})
+    assert (last.items[-1], last.end) == ("node-099999", 100_000)
+    few = rows.select(many, questions.read("/requests", {"filter": "node-0999"}), text=str, columns={})
+    assert (len(few.items), few.total) == (100, 100)

@@ -31,9 +31,18 @@ def test_a_step_that_fails_fails_with_its_reason(field, name):
     assert told(reach=known.reach(**{field: REFUSED}))[name] == ("failed", "ConnectionRefused")
 
 
-def test_a_credential_that_the_server_does_not_know_has_a_next_step():
-    unauthorized = check.Unread("401", "Unauthorized")
-    assert "kubeconfig of this cluster" in judged.WAY["api"](known.good(reach=known.reach(version=unauthorized))).hint
+@pytest.mark.parametrize(
+    ("reason", "step"),
+    [
+        ("Unauthorized", "kubeconfig of this cluster"),
+        ("TooManyRequests", "ask again in a minute"),
+        ("ServiceUnavailable", "ask again in a minute"),
+        ("InternalError", "see the log of the API server"),
+    ],
+)
+def test_an_answer_that_is_a_refusal_has_a_next_step(reason, step):
+    refused = check.Unread("no", reason)
+    assert step in judged.WAY["api"](known.good(reach=known.reach(version=refused))).hint
 
 
 def test_what_comes_behind_a_step_that_failed_is_unknown():
