@@ -63,7 +63,11 @@ async def test_a_node_joins_and_renews(tmp_path: pathlib.Path) -> None:
         ]
         # Who made a token is on record when the token is gone; what somebody says who acts as another is not.
         bearer = callers.bearer(await callers.bootstrap_token(story.world))
-        acting = {"Impersonate-User": "joiner", "Impersonate-Group": c.JOINERS, f"Impersonate-Extra-{EXTRA}": "eve"}
+        acting = {
+            "Impersonate-User": "system:bootstrap:foobar",
+            "Impersonate-Group": c.JOINERS,
+            f"Impersonate-Extra-{EXTRA}": "eve",
+        }
         for node, headers in (("n2", bearer), ("n3", acting)):
             context = story.world.anonymous_context() if headers is bearer else None
             document = c.request(node)

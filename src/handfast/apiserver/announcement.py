@@ -33,7 +33,7 @@ from typing import Any, Final
 import structlog
 
 from handfast import errors
-from handfast.api import objects, resources
+from handfast.api import jsonpath, objects, resources
 from handfast.api.defaulting import defaults
 from handfast.apiserver import identity
 from handfast.apiserver.state import envelope, items, storage
@@ -67,16 +67,17 @@ _log = structlog.get_logger("handfast.store")
 
 def of_lease(document: Mapping[str, Any]) -> stored_forms.Announcement | None:
     """What a Lease announces, if a server wrote it."""
-    metadata, spec = document.get("metadata") or {}, document.get("spec") or {}
-    forms = stored_forms.parse((metadata.get("annotations") or {}).get(FORMS, ""))
-    if LABEL not in (metadata.get("labels") or {}) or forms is None:
+    # Restores and copies ask of values that nobody has validated.
+    metadata, spec = jsonpath.mapping(document, "metadata"), jsonpath.mapping(document, "spec")
+    forms = stored_forms.parse(jsonpath.text(metadata, "annotations", FORMS))
+    if LABEL not in jsonpath.mapping(metadata, "labels") or forms is None:
         return None
     try:
         renewed = objects.parse_timestamp(spec["renewTime"])
         until = renewed + datetime.timedelta(seconds=spec["leaseDurationSeconds"])
     except (KeyError, TypeError, ValueError, OverflowError):
         return None
-    return stored_forms.Announcement(metadata["name"], forms, until)
+    return stored_forms.Announcement(jsonpath.text(metadata, "name"), forms, until)
 
 
 def carried(entries: Sequence[protocol.Entry]) -> Sequence[protocol.Entry]:

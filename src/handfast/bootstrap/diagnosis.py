@@ -37,6 +37,8 @@ from handfast.bootstrap import cluster_info, tokens
 
 # From this difference on, a clock is named as a possible cause.
 SKEW: Final = datetime.timedelta(minutes=1)
+# The answers of a server that has looked at the token that came with the question. One that is busy or not ready has not.
+JUDGED: Final = frozenset({200, 401, 403})
 # Refusals that may pass, and for how many seconds it is worth asking again: a token may have been made a moment ago, a 401
 # that does not say why may be a proxy's, and between a change of cluster-info and its new signatures there is an instant in which
 # they do not fit.

@@ -160,16 +160,17 @@ class Discovery:
     async def _asked_pinned(
         self, url: str, first: discovery_rules.Published, method: discovery_rules.ByToken
     ) -> anonymous.Answer | None:
-        """What a server under a pinned certificate says to the token; None: it is not one, or does not answer."""
+        """What a server under a pinned certificate says to the token; None: it is not one, does not answer, or is too busy to look at it."""
         if url in self._unexplained:
             return None
         try:
             info = cluster_info.read(first.kubeconfig, cluster_info.MAX_UNVERIFIED)
             trust = anonymous.Trust(discovery_rules.anchors(info, method.pins))
-            return await self._ask(_version(url), trust, method.token)
+            answer = await self._ask(_version(url), trust, method.token)
         except (errors.Refused, anonymous.Troubled):
             self._unexplained.add(url)
             return None
+        return answer if answer.code in diagnosis.JUDGED else None
 
     async def fetch_document(self, url: str, ca: bytes | None) -> str:
         """The text at an https URL, with the roots of the system or with `ca`."""

@@ -209,6 +209,9 @@ async def test_a_store_that_takes_no_writes_is_served_all_the_same(
             "metadata": {"name": "l", "labels": {announcement.LABEL: "x"}, "annotations": {announcement.FORMS: "1-1"}},
             "spec": {"renewTime": "never", "leaseDurationSeconds": 1},
         },
+        {"metadata": "x", "spec": []},
+        {"metadata": {"name": "l", "annotations": "x", "labels": 7}},
+        {"metadata": {"name": "l", "labels": {announcement.LABEL: "x"}, "annotations": {announcement.FORMS: 1}}},
     ],
 )
 def test_other_leases_announce_nothing(document: dict[str, object]) -> None:

@@ -331,6 +331,18 @@ class TestWhyATokenDoesNotSign:
         assert (await refusal(by_token(unpinned, "a", pins=()))).reason == "SignatureMismatch"
         assert {token for _, _, token in unpinned.asked} == {False}
 
+    @pytest.mark.parametrize("signer", [OTHER, tokens.Token(TOKEN.id, "x" * 16)])
+    @pytest.mark.parametrize("code", [429, 503])
+    async def test_a_server_that_is_busy_has_said_nothing_of_the_token_and_is_asked_again(self, clock, code, signer):
+        answers = [status(code), status(401)]
+
+        def a(*, verified, token):
+            return document(INFO, signer) if token is None else answers.pop(0) if len(answers) > 1 else answers[0]
+
+        error = await refusal(by_token(Servers(clock, a=a), "a"))
+        assert "accepts" not in f"{error.message} {error.hint}"
+        assert answers == [status(401)]
+
     async def test_not_without_pins(self, clock):
         servers = Servers(clock, a=document(INFO, OTHER))
         assert (await refusal(by_token(servers, "a", pins=()))).reason == "UnknownTokenID"

@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The page of the store: what API servers tell of it to whoever asks over the API. What is said is in `rules.console.store` and `store_facts`.
 
-1. Readiness and figures are asked for when somebody looks, once in a few seconds for all who do.
+1. Readiness and figures are asked for and read when somebody looks, once in a few seconds for all who do: a busy kube-apiserver has 16 MiB of figures,
+   which take a tenth of a second to read. Of those, what is shown is kept.
 2. What may not be read is told with the right that would allow it, and takes nothing else with it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -39,13 +41,15 @@ class Asking:
         self._known = known
         self._turn = asyncio.Lock()
         self._at = float("-inf")
-        self._answers = (Answer(), Answer())
+        self._answers: tuple[Answer, Answer, exposition.Samples] = (Answer(), Answer(), {})
 
-    async def answers(self) -> tuple[Answer, Answer]:
-        """Those of a moment ago (1)."""
+    async def answers(self) -> tuple[Answer, Answer, exposition.Samples]:
+        """Those of a moment ago (1), and what the second says."""
         async with self._turn:
             if self._known.monotonic() - self._at >= _SECONDS:
-                self._answers = await self._ask("/readyz", {"verbose": ""}), await self._ask("/metrics", {})
+                ready, metrics = await self._ask("/readyz", {"verbose": ""}), await self._ask("/metrics", {})
+                samples = exposition.read(metrics.text, store.METRICS)
+                self._answers = ready, dataclasses.replace(metrics, text=""), samples
                 self._at = self._known.monotonic()
             return self._answers
 
@@ -68,8 +72,7 @@ class Asking:
 async def show(known: known_module.Known, question: questions.Question) -> dict[str, Any]:
     """What is known of the store."""
     del question
-    ready, metrics = await known.kept("store", lambda: Asking(known)).answers()
-    samples = exposition.read(metrics.text, store.METRICS)
+    ready, metrics, samples = await known.kept("store", lambda: Asking(known)).answers()
     parts, read, members = store.readiness(ready.text), store.values(samples), store_facts.members(samples)
     servers = store.servers(each.document() for each in known.of(needs.SERVER_LEASES))
     return {

@@ -5,6 +5,8 @@
 2. Of several servers one compacts: the newest instant counts, of the metrics and of all Leases.
 3. Another API server than Handfast's tells the size and the objects of its store. Of the rest is said who knows it.
 4. There is no key and no path of a file in it: a seal key is named by its id.
+5. That nothing is sealed, or no backup noted, is said once the store has answered, with its revision. Its engine and its members are told before: an etcd
+   without a majority answers no more than that.
 """
 
 from __future__ import annotations
@@ -107,12 +109,13 @@ def _own(samples: exposition.Samples, servers: Sequence[server_leases.Server]) -
     version = revision + offset if revision is not None and offset is not None else _plain(samples, _VERSION)
     yield _number("resource version", version, "" if not offset else f"a revision plus {offset:,.0f}")
     yield _number("stored form", form, "in which the server that answered writes values")
-    yield from _sealed(samples)
+    yield from _sealed(samples, answered=revision is not None)
     # 2. whoever compacted last
     yield _instant("last compaction", _compacted(samples, servers), "none since the servers started")
     backup = _moment(_finite(samples, "backup_timestamp_seconds"))
     none = "none is noted here: handfast store backup FILE takes one and notes it"
-    yield _instant("last backup", backup, none) if _INFO in samples else Fact("last backup", "", _NOT_YET)
+    # 5. none, once the store was asked
+    yield _instant("last backup", backup, none) if revision is not None else Fact("last backup", "", _NOT_YET)
     for each in samples.get(_EPOCHS, ()):
         raised, why = _moment(each.value), each.labels.get("why", "")
         yield Fact("versions raised", f"to {each.labels.get('offset', '')}", why, raised)
@@ -135,13 +138,11 @@ def _values(samples: exposition.Samples, names: Iterable[str]) -> list[float]:
     return [each.value for each in there if math.isfinite(each.value) and each.value >= 0]
 
 
-def _sealed(samples: exposition.Samples) -> Iterable[Fact]:
+def _sealed(samples: exposition.Samples, *, answered: bool) -> Iterable[Fact]:
     keys = [(each.labels.get("key", ""), each.value) for each in samples.get(_SEALED, ())]
     if not keys:
-        # None, once the store was asked, is an answer.
-        yield Fact(
-            "seal keys", "none" if _INFO in samples else "", "nothing is sealed" if _INFO in samples else _NOT_YET
-        )
+        # 5. none, once the store was asked
+        yield Fact("seal keys", "none", "nothing is sealed") if answered else Fact("seal keys", "", _NOT_YET)
     for key, count in sorted(keys):
         yield Fact("seal key", key, f"sealed {count:,.0f} value{'' if count == 1 else 's'}")
 

@@ -13,6 +13,8 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+import msgspec
+
 from handfast.api import jsonpath, objects, signer_names
 from handfast.api.printing import ages
 from handfast.rules import check, user_names
@@ -33,9 +35,7 @@ def every(known: facts.Facts) -> check.Check:
     read = known.nodes
     if isinstance(read, check.Unread):
         return check.unread(NAME, read)
-    if isinstance(read, overview.Standing):
-        return _judged(read.serving, known)
-    return _judged(serving.standing(read.nodes, read.serving, read.revocations, known.now), known)
+    return _judged(read.serving if isinstance(read, overview.Standing) else overview.served(read, known.now), known)
 
 
 def of_node(node: str, known: facts.Facts) -> check.Check:
@@ -44,15 +44,18 @@ def of_node(node: str, known: facts.Facts) -> check.Check:
     if not isinstance(read, overview.Objects):
         return every(known)
     own = [each for each in read.nodes if jsonpath.text(each, "metadata", "name") == node]
-    return _judged(serving.standing(own, read.serving, read.revocations, known.now), known)
+    return _judged(overview.served(msgspec.structs.replace(read, nodes=own), known.now), known)
 
 
 def _judged(standing: serving.Standing, known: facts.Facts) -> check.Check:
     unread = isinstance(known.requests, check.Unread)
     asking = _asking(known.requests)
     # 2. what was left behind
-    left = [each for each in standing.late if not unread and each.ends <= known.now and each.node not in asking]
-    urgent = [each for each in standing.late if each not in left]
+    left: list[serving.Served] = []
+    urgent: list[serving.Served] = []
+    for each in standing.late:
+        is_left = not unread and each.ends <= known.now and each.node not in asking
+        (left if is_left else urgent).append(each)
     if urgent:
         # 1. the first to end
         first = urgent[0]
@@ -92,7 +95,9 @@ def _asking(requests: facts.Requests | check.Unread) -> Mapping[str, str]:
             continue
         if jsonpath.text(document, "status", "certificate"):
             continue
-        node = jsonpath.text(document, "spec", "username").removeprefix(user_names.NODE_PREFIX)
-        if members.is_open(document) or node not in by_node:
+        username = jsonpath.text(document, "spec", "username")
+        node = username.removeprefix(user_names.NODE_PREFIX)
+        # Others than nodes may ask, too, and be called as a node is.
+        if node != username and (members.is_open(document) or node not in by_node):
             by_node[node] = jsonpath.text(document, "metadata", "name")
     return by_node

@@ -141,8 +141,15 @@ def standing(read: Objects, now: datetime.datetime) -> Standing:
     return Standing(
         counts={state: counts[state] for state in ORDER},
         needing=[row for row in shown if row.state not in CALM],
-        serving=serving.standing(read.nodes, read.serving, read.revocations, now),
+        serving=served(read, now),
     )
+
+
+def served(read: Objects, now: datetime.datetime) -> serving.Standing:
+    """How their serving certificates stand: nothing of the nodes is judged but whether they are revoked."""
+    known = gather(read) if len(read.revocations) else {}
+    revoked = {name for name, one in known.items() if _revocation(name, _newest(one), read, now) is not None}
+    return serving.standing(read.nodes, read.serving, revoked, now)
 
 
 def gather(read: Objects) -> dict[str, Known]:
@@ -211,19 +218,30 @@ def _urgency(row: Row) -> tuple[int, datetime.datetime, str]:
 
 
 def _row(name: str, one: Known, read: Objects, now: datetime.datetime) -> Row:
-    newest = max(one.issued, key=lambda entry: entry.issued_at, default=None)
-    serial, key = ("", "") if newest is None else (newest.serial, newest.key_fingerprint)
+    newest = _newest(one)
     facts = Facts(
         registered=one.node is not None,
         pulse=liveness.seen(one.lease, None, 0.0, beat=False),
         newest=newest,
         came_by=came_by(one.issued),
         requests=one.requests,
-        revoked=read.revocations.of_node(name, now, serial=serial, key=key),
+        revoked=_revocation(name, newest, read, now),
         leases_read=read.leases is not None,
         ledger_read=read.issued is not None,
     )
     return judge(name, facts, now)
+
+
+def _newest(one: Known) -> entries.Entry | None:
+    return max(one.issued, key=lambda entry: entry.issued_at, default=None)
+
+
+def _revocation(
+    name: str, newest: entries.Entry | None, read: Objects, now: datetime.datetime
+) -> revocation.Revocation | None:
+    """What refuses a node, as itself or with its newest certificate."""
+    serial, key = ("", "") if newest is None else (newest.serial, newest.key_fingerprint)
+    return read.revocations.of_node(name, now, serial=serial, key=key)
 
 
 def judge(name: str, facts: Facts, now: datetime.datetime) -> Row:

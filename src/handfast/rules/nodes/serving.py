@@ -2,21 +2,21 @@
 """The certificates that nodes serve with, where the cluster issues them: which are late, or over. It reads nothing.
 
 1. A node's serving certificate is the newest of the signer kubelet-serving in the ledger. A node without one serves with one that it has signed itself.
-2. It counts as long as there is a Node. That of a node that is revoked needs nobody.
+2. It counts as long as there is a Node. That of a node that is revoked, by its name or by its certificate, needs nobody.
 3. It is late when it should have been renewed by now, as a client certificate is (`overview`).
 """
 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
 from handfast.api import jsonpath, signer_names
 from handfast.pki import renewal
-from handfast.rules import revocation, user_names
+from handfast.rules import user_names
 from handfast.rules.ledger import entries
 
 _SUBJECT: Final = f"CN={user_names.NODE_PREFIX}"
@@ -65,14 +65,14 @@ def newest(issued: Iterable[entries.Entry]) -> dict[str, Served]:
 def standing(
     nodes: Iterable[Mapping[str, Any]],
     issued: Iterable[entries.Entry] | None,
-    revocations: revocation.Index,
+    revoked: Container[str],
     now: datetime.datetime,
 ) -> Standing:
-    """How those of all nodes stand; `issued` is None where the ledger could not be read."""
+    """How those of all nodes stand, but for the `revoked` ones; `issued` is None where the ledger could not be read."""
     there = {jsonpath.text(node, "metadata", "name") for node in nodes}
     served = newest(issued or ())
     # 2. of a node that is there, and let in
-    counting = [each for name, each in served.items() if name in there and revocations.of_node(name, now) is None]
+    counting = [each for name, each in served.items() if name in there and name not in revoked]
     return stand(counting, now, whole=issued is not None)
 
 

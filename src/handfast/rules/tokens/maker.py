@@ -8,7 +8,9 @@ It grants and refuses nothing.
 4. A name longer than `LONGEST` is cut: whoever issues identities chooses them.
 5. On a request for a certificate it is `spec.extra[EXTRA]`, so that the ledger has it when the token is long gone. The server alone fills that in, and
    nobody changes the spec of a request afterwards. Whatever else put a value there is dropped, such as somebody who acts as another.
+   Another API server fills in nothing, and lets who may act as others, with extra, write what they like.
 6. On requests it is written once every server of the store can read it in the ledger: see `apiserver.state.envelope`.
+7. Whoever may read requests reads it there: by the role system:node-bootstrapper that is every machine that joins. It is a name, and opens nothing.
 
 | who | holding | tries | stopped by | shown in tests/unit/rules/tokens/test_maker.py |
 |---|---|---|---|---|

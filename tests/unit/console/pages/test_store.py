@@ -10,7 +10,11 @@ import prometheus_client
 import pytest
 from prometheus_client import core
 
+from handfast.client import connection
+from handfast.console import known, looking
+from handfast.console.pages import store
 from tests.unit.console import served
+from tests.world import clock as clocks
 from tests.world import world as worlds
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
@@ -34,6 +38,19 @@ async def test_the_store_is_shown_as_its_command_shows_it_and_no_secret_of_it(
     assert "n0b0dy" not in reply.text
     assert str(world.place.root) not in reply.text
     assert "needs somebody" not in reply.text
+
+
+async def test_figures_are_read_once_for_all_who_look_and_their_text_is_not_kept(world: worlds.World):
+    clock = clocks.MovableClock()
+    used = connection.load(str(served.leading_to(world)))
+    async with served.client(world) as client:
+        looker = looking.Looking(lambda _tell: served.well(client, used), clock)
+        asking = store.Asking(known.Known(client, used, looker, clock))
+        _, metrics, samples = await asking.answers()
+        assert (metrics, "handfast_resource_version" in samples) == (store.Answer(), True)
+        assert (await asking.answers())[2] is samples
+        await clock.advance(5)
+        assert (await asking.answers())[2] is not samples
 
 
 @pytest.mark.parametrize("name", ["apiserver_storage_size_bytes", "of_no_store"])

@@ -11,7 +11,7 @@ import pytest
 
 from handfast.api import signer_names
 from handfast.rules import revocation
-from handfast.rules.console import ledger, node_record, node_table
+from handfast.rules.console import ledger, ledger_index, node_record, node_table
 from handfast.rules.ledger import entries
 from handfast.rules.nodes import overview
 from tests.unit.rules.console import ledgers
@@ -216,6 +216,7 @@ def test_a_key_that_is_no_fingerprint_is_shown_as_it_is():
 def test_lines_that_are_no_nodes_are_left_out():
     table = node_table.Table()
     issue(table, ledgers.entry("x", names=("CN=jane",)))
+    table.put_lines([ledger_index.Line("segment-0000000001", 2, "", None, "nobody can read it")])
     assert states(table) == []
 
 
@@ -232,6 +233,8 @@ def test_the_table_says_what_the_command_says(seed):
     gone = {name for name in names if chance.random() < 0.1}
     requests = [request(f"csr-{number}", of=chance.choice(names)) for number in range(3)]
     revocations = [revoked(f"r-{number}", chance.choice(names)) for number in range(5)]
+    keys = [entry.key_fingerprint for entry in chance.sample(issued, 5)]
+    revocations += [{"metadata": {"name": f"k-{key}"}, "spec": {"keyFingerprint": key}} for key in keys]
     segments = ledgers.chain(*(issued[at : at + 50] for at in range(0, len(issued), 50)))
     table, book = node_table.Table(), ledger.Ledger()
     steps: list[Any] = [lambda name=name: table.put_node(name, {}) for name in there]

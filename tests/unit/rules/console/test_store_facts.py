@@ -5,8 +5,12 @@ from __future__ import annotations
 
 import datetime
 
+import prometheus_client
+from prometheus_client import core
+
 from handfast.rules import server_leases
 from handfast.rules.console import exposition, store_facts
+from handfast.telemetry import store_figures as telemetry
 
 SERVER = server_leases.Server(
     name="apiserver-1",
@@ -95,7 +99,8 @@ def test_the_members_of_an_etcd_are_told_one_by_one():
 
 
 def test_a_store_that_was_never_compacted_sealed_or_backed_up_says_so():
-    rows = shown('handfast_store_info{engine="sqlite"} 1\nhandfast_store_backup_timestamp_seconds 0\n')
+    asked = 'handfast_store_info{engine="sqlite"} 1\nhandfast_store_revision 7\n'
+    rows = shown(f"{asked}handfast_store_backup_timestamp_seconds 0\n")
     for name in ("seal keys", "last compaction", "last backup"):
         assert (rows[name].value, rows[name].at) == ("none", None)
     assert "handfast store backup" in rows["last backup"].about
@@ -107,6 +112,18 @@ def test_a_store_that_was_not_asked_yet_is_not_known_and_says_why():
     for name in ("engine", "identity", "size", "revision", "seal keys", "last backup"):
         assert not rows[name].is_known
         assert "not asked its store yet" in rows[name].about
+
+
+def test_an_etcd_that_has_lost_its_majority_is_not_said_to_have_no_backup_and_nothing_sealed():
+    # What a server tells that has reached members, and no majority of them, since it started.
+    half = telemetry.StoreFigures(engine="etcd", identity="c0ffee", members=[telemetry.StoreMember("h1", True, False)])
+    registry = core.CollectorRegistry()
+    registry.register(telemetry.StoreMetrics(lambda: half))
+    rows = shown(prometheus_client.generate_latest(registry).decode())
+    assert (rows["engine"].value, rows["identity"].value) == ("etcd", "c0ffee")
+    for name in ("size", "objects", "revision", "seal keys", "last backup"):
+        assert not rows[name].is_known
+        assert "the store does not answer" in rows[name].about
 
 
 def test_another_api_server_tells_its_size_and_of_the_rest_who_knows_it():
@@ -126,7 +143,9 @@ def test_an_old_one_that_tells_less_says_who_knows_that_too():
 
 
 def test_an_instant_that_no_clock_has_is_none():
-    rows = shown('handfast_store_info{engine="x"} 1\nhandfast_store_backup_timestamp_seconds 1e300\n')
+    rows = shown(
+        'handfast_store_info{engine="x"} 1\nhandfast_store_revision 7\nhandfast_store_backup_timestamp_seconds 1e300\n'
+    )
     assert rows["last backup"].value == "none"
 
 

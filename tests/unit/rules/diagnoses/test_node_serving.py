@@ -10,7 +10,7 @@ import pytest
 from handfast.api import signer_names
 from handfast.rules import check
 from handfast.rules.diagnoses import facts, node_serving
-from handfast.rules.nodes import overview
+from handfast.rules.nodes import overview, serving
 from tests.unit.rules.diagnoses import known
 from tests.unit.rules.nodes import test_overview
 from tests.unit.rules.nodes.test_serving import served
@@ -18,7 +18,8 @@ from tests.unit.rules.nodes.test_serving import served
 
 def asks(name: str = "csr-9", of: str = "w1", **more: Any) -> dict[str, Any]:
     """A request of a node for what it serves with."""
-    return known.request(name, of=of, username=f"system:node:{of}", signerName=signer_names.KUBELET_SERVING, **more)
+    spec = {"username": f"system:node:{of}", "signerName": signer_names.KUBELET_SERVING, **more}
+    return known.request(name, of=of, **spec)
 
 
 def judged(*issued: Any, requests: Any = (), **changes: Any) -> check.Check:
@@ -43,6 +44,8 @@ DENIED = [{"type": "Denied", "status": "True"}]
         (25, [asks(of="w2")], "warning", "ServingLeftOver", "nothing, if it signs its own"),
         (25, [asks(der=known.leaf())], "warning", "ServingLeftOver", "nothing, if it signs its own"),
         (25, [known.request()], "warning", "ServingLeftOver", "nothing, if it signs its own"),
+        # Whoever is called as the node is, and is no node, asks for nothing of the node's.
+        (25, [asks(username="w1")], "warning", "ServingLeftOver", "nothing, if it signs its own"),
     ],
 )
 def test_late_fails_and_what_is_over_fails_while_somebody_asks(age, requests, verdict, reason, hint):
@@ -54,6 +57,21 @@ def test_late_fails_and_what_is_over_fails_while_somebody_asks(age, requests, ve
 def test_what_is_urgent_is_told_before_what_was_left_behind():
     row = judged(served(age=25), served("w2", age=23))
     assert (row.reason, row.sentence.partition(":")[0]) == ("ServingRenewalLate", "w2")
+
+
+class Incomparable(serving.Served, frozen=True, eq=False):
+    """Of ten thousand that are over, none is compared with all others."""
+
+    def __eq__(self, other: object) -> bool:
+        raise AssertionError("compared")
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def test_each_is_looked_at_once_however_many_are_over():
+    late = [Incomparable(f"w{number}", known.NOW, known.NOW) for number in range(3)]
+    standing = overview.Standing(counts={}, needing=[], serving=serving.Standing(3, late[0], late))
+    assert judged(nodes=standing, requests=[asks(of="w2")]).sentence.startswith("w2: ")
 
 
 def test_what_is_good_is_counted_with_its_first_end():

@@ -10,16 +10,16 @@ import pytest
 from handfast.api import signer_names
 from handfast.rules import revocation
 from handfast.rules.ledger import entries
-from handfast.rules.nodes import serving
-from tests.unit.rules.nodes.test_overview import NOW, entry, node, revoked
+from handfast.rules.nodes import overview, serving
+from tests.unit.rules.nodes.test_overview import NOW, entry, node, read
 
 
 def served(name: str = "w1", **more: Any) -> entries.Entry:
     return entry(name, signer=signer_names.KUBELET_SERVING, rule=entries.SERVING, **more)
 
 
-def stand(*issued: entries.Entry, revocations: revocation.Index | None = None) -> serving.Standing:
-    return serving.standing([node(), node("w2")], issued, revocations or revocation.Index(), NOW)
+def stand(*issued: entries.Entry) -> serving.Standing:
+    return serving.standing([node(), node("w2")], issued, (), NOW)
 
 
 @pytest.mark.parametrize(("age", "late"), [(1, 0), (21, 0), (22, 1), (24, 1), (400, 1)])
@@ -51,9 +51,16 @@ def test_what_is_of_no_node_that_is_there_or_no_serving_certificate_counts_nothi
     assert (stand(issued).count, stand(issued).first, [*stand(issued).late]) == (0, None, [])
 
 
-def test_a_node_that_is_revoked_needs_nobody():
-    assert stand(served(age=25), revocations=revoked("w1")).count == 0
+@pytest.mark.parametrize("field", ["node", "serial", "key_fingerprint"])
+def test_a_node_that_is_revoked_needs_nobody(field):
+    client = entry()
+    named: dict[str, Any] = {"node": "w1", "serial": client.serial, "key_fingerprint": client.key_fingerprint}
+    index = revocation.Index()
+    known = read(nodes=[node()], issued=[client], serving=[served(age=25)], revocations=index)
+    assert overview.standing(known, NOW).serving.count == 1
+    index.add(revocation.Revocation(name="r", reason="stolen", **{field: named[field]}))
+    assert overview.standing(known, NOW).serving.count == 0
 
 
 def test_without_a_ledger_nothing_is_known():
-    assert not serving.standing([node()], None, revocation.Index(), NOW).whole
+    assert not serving.standing([node()], None, (), NOW).whole
