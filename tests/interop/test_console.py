@@ -93,6 +93,7 @@ def test_what_the_server_does_not_have_is_a_sentence(browser: Browser) -> None:
     running.eventually(
         lambda: "handfast up --machines" in html.unescape(browser.page("/machines")), "that there are none"
     )
+    running.eventually(lambda: "etcdctl endpoint status" in browser.page("/store"), "who knows how its store is")
 
 
 def test_a_token_is_made_by_the_operators_own_request(cluster: clusters.Cluster, browser: Browser) -> None:

@@ -55,6 +55,7 @@ def entry(node: str, issued: datetime.datetime, hours: float = 24.0, **more: Any
         "rule": entries.JOIN,
         "request": f"node-csr-{digest(node)[:12]}",
         "certificate": digest(f"certificate {node} {issued}"),
+        "token_maker": "night-shift",
     }
     return entries.Entry(**{**values, **more})
 

@@ -12,10 +12,11 @@ import contextlib
 import datetime
 import pathlib
 from typing import Any
+from urllib import parse as urls
 
 import pytest
 
-from handfast.api import signer_names
+from handfast.api import resources, signer_names
 from handfast.client import requests as requesting
 from handfast.controllers.certificates import approver, cleaner, signer
 from handfast.pki import authority, keys, names
@@ -23,10 +24,12 @@ from handfast.rules.certificates import admission, wishes
 from handfast.rules.ledger import entries as ledger_entries
 from handfast.rules.ledger import segments as ledger_segments
 from handfast.rules.ledger import verification
+from handfast.rules.tokens import maker
+from tests.scenarios import callers, controlled
 from tests.scenarios import certified as c
-from tests.scenarios import controlled
 
 pytestmark = [pytest.mark.slow, pytest.mark.measured]
+EXTRA = urls.quote(maker.EXTRA, safe="")
 SELF = "Auto approving self kubelet client certificate after SubjectAccessReview."
 JOIN = "Auto approving kubelet client certificate after SubjectAccessReview."
 SERVE = "Auto approving self kubelet serving certificate after SubjectAccessReview."
@@ -34,7 +37,8 @@ SERVE = "Auto approving self kubelet serving certificate after SubjectAccessRevi
 
 async def test_a_node_joins_and_renews(tmp_path: pathlib.Path) -> None:
     async with c.told(tmp_path) as story, c.running(story.world):
-        await story.bind("nodeclient", c.JOINERS)
+        await callers.bind(story.world, "system:node-bootstrapper", "Group", "system:bootstrappers")
+        await story.bind("nodeclient", c.JOINERS, "system:bootstrappers")
         await story.bind("selfnodeclient", "system:nodes")
         key = keys.generate()
         asked = c.request(key=key, expirationSeconds=3600)
@@ -57,6 +61,24 @@ async def test_a_node_joins_and_renews(tmp_path: pathlib.Path) -> None:
             ("joiner", "NodeJoin"),
             ("system:node:n1", "NodeRenewal"),
         ]
+        # Who made a token is on record when the token is gone; what somebody says who acts as another is not.
+        bearer = callers.bearer(await callers.bootstrap_token(story.world))
+        acting = {"Impersonate-User": "joiner", "Impersonate-Group": c.JOINERS, f"Impersonate-Extra-{EXTRA}": "eve"}
+        for node, headers in (("n2", bearer), ("n3", acting)):
+            context = story.world.anonymous_context() if headers is bearer else None
+            document = c.request(node)
+            answer = await story.world.request("POST", c.PATH, document, headers=headers, context=context)
+            assert answer.status == 201, answer.body
+            await story.issued(document["metadata"]["name"])
+        token = await story.find(resources.SECRETS, "bootstrap-token-foobar", "kube-system")
+        await story.client.delete(resources.SECRETS, "bootstrap-token-foobar", namespace="kube-system")
+        made = [ledger_entries.decode_stored(line) for line in await story.ledger()]
+        assert {(entry.names[0], entry.token_maker) for entry in made} == {
+            ("CN=system:node:n1", ""),
+            ("CN=system:node:n2", maker.of(token)),
+            ("CN=system:node:n3", ""),
+        }
+        assert maker.of(token)
         (entry,) = [entry for entry in entries if entry.certificate == issued.fingerprint]
         assert (entry.requester, entry.serial) == ("joiner", issued.serial)
         assert entry.key_fingerprint == key.public.fingerprint

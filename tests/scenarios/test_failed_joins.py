@@ -22,7 +22,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
 from handfast.bootstrap import first_objects
-from handfast.pki import keys, names, requests
+from handfast.pki import keys, names, pem, pins, requests
 from handfast.rules.machines import bootstrapper
 from handfast.rules.tokens import failed_joins
 from tests.interop import running
@@ -129,8 +129,16 @@ def test_each_refused_join_is_listed_with_what_would_let_it_in(story: Story) -> 
     refused = story.join("second", once, "--timeout", "5s")
     assert refused.returncode == 1, refused.stderr
     assert story.bears(named, "POST", request_of("second"))[0] == 403
-    for token in (elsewhere, signing, f"nosuch.{SECRET}", f"nosuc2.{SECRET}", f"onceaa.{'x' * 16}"):
+    for token in (elsewhere, signing, f"nosuch.{SECRET}", f"nosuc2.{SECRET}"):
         assert story.bears(token)[0] == 401
+    # Somebody who has mistyped the secret half: their machine does not believe the server, and the operator sees why.
+    pin = pins.of_certificate(pem.certificates_from_pem((story.plane.directory / "pki/ca.crt").read_bytes())[0])
+    typed = ("--token", f"onceaa.{'x' * 16}", "--discovery-token-ca-cert-hash", str(pin), "--timeout", "3s")
+    mistyped = up_world.run(
+        *("join", story.plane.facts["apiserver"], *typed, "--node-name", "third", *story.places("third"))
+    )
+    assert (mistyped.returncode, "reason: SignatureMismatch" in mistyped.stderr) == (1, True)
+    assert "compare its secret half" in mistyped.stderr
     wanted = {
         ("onceaa", "TokenUsedUp", "second"),
         ("namedx", "TokenNotForThisNode", "second"),
@@ -280,6 +288,9 @@ def test_a_machine_that_was_reset_joins_again(story: Story) -> None:
     with contextlib.closing(story.plane.connection(context)) as connection:
         connection.request("GET", "/api/v1/nodes/again")
         assert connection.getresponse().status == 401
+    # Nobody waits for it.
+    listed = json.loads(story.run("node", "list", "--kubeconfig", story.admin, "-o", "json"))["nodes"]
+    assert [row["state"] for row in listed if row["node"] == "again"] == ["revoked"]
     # A second time there is nothing, and that is well.
     assert "nothing to reset" in story.run(*words, *told)
     again = story.join("again", token)

@@ -108,6 +108,10 @@ def test_one_of_two_addresses_dies(plane: up_world.Up, doors: tuple[Door, Door],
     shutil.copy(plane.directory / "admin.conf", admin)
     admin.write_text(admin.read_text().replace(plane.facts["apiserver"], first.url))
     assert up_world.run("kubeconfig", "refresh", "--kubeconfig", admin).returncode == 0
+    # By whichever address: the data directory is that of the server that shows its certificate.
+    told = up_world.run("status", "--dir", plane.directory, "--kubeconfig", admin, "-o", "json")
+    states = {row["topic"]: row["state"] for row in json.loads(told.stdout)["topics"]}
+    assert states["controllers"] == "ok", told.stdout
 
     with machine.agent() as agent:
         agent.until_well()

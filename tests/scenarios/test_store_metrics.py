@@ -58,7 +58,7 @@ async def until(world: worlds.World, holds: Callable[[dict[str, Any]], bool], se
 
 def require_same(numbers: dict[str, Any], status: dict[str, Any]) -> None:
     """The metrics say what the status says, where the one is not later than the other."""
-    assert numbers["info"] == {status["engine"]: 1}
+    assert numbers["info"] == {status["engine"]: 1, status["identity"]: 1}
     assert numbers["size_bytes"] > 0
     assert numbers["floor_revision"] == status["floor"]
     assert numbers["revision"] <= status["revision"]

@@ -571,7 +571,9 @@ class Squeezed:
         return zlib.decompress(packed)
 
 
-NEXT = {**envelope.FORMS, 2: Squeezed()}
+# The first version there was, and one that is to come.
+FIRST = {1: envelope.FORMS[1]}
+NEXT = {**envelope.FORMS, 3: Squeezed()}
 
 
 async def _form_of(store: SharedStore, key: str) -> int:
@@ -586,10 +588,12 @@ async def test_a_new_form_is_written_when_the_last_server_that_cannot_read_it_is
     path, secrets = "/api/v1/namespaces/default/configmaps", "/api/v1/namespaces/default/secrets"
     store = await opening()
     older = contextlib.AsyncExitStack()
-    old = await older.enter_async_context(worlds.world(tmp_path / "d", store=await opening(), shared=True))
+    old = await older.enter_async_context(worlds.world(tmp_path / "d", store=await opening(), shared=True, forms=FIRST))
     async with older, worlds.world(tmp_path / "d", store=store, shared=True, forms=NEXT) as new:
         made = await new.create_config_map("while-both-serve", k="v")
         assert await _form_of(store, "core/configmaps/default/while-both-serve") == 1
+        # The older one could not read in the ledger who made a token, so nobody writes it.
+        assert not new.server.storage.names_makers()
         answer = await old.get(f"{path}/while-both-serve")
         assert (answer.status, answer.json()) == (200, made)
         # It ends, and says so.
@@ -603,10 +607,11 @@ async def test_a_new_form_is_written_when_the_last_server_that_cannot_read_it_is
         assert [
             await _form_of(store, f"core/{key}")
             for key in ("configmaps/default/while-both-serve", "configmaps/default/afterwards", "secrets/default/s")
-        ] == [1, 2, 2]
+        ] == [1, 3, 3]
+        assert new.server.storage.names_makers()
     # The older version does not start any more, and says what to do; the newer one reads both forms.
-    with pytest.raises(stored_forms.StoreTooNew, match="values of form 2") as refusal:
-        async with worlds.world(tmp_path / "d", store=await opening(), shared=True):
+    with pytest.raises(stored_forms.StoreTooNew, match="values of form 3") as refusal:
+        async with worlds.world(tmp_path / "d", store=await opening(), shared=True, forms=FIRST):
             pass
     assert "restore a backup from before the upgrade" in (refusal.value.hint or "")
     async with worlds.world(tmp_path / "d", store=await opening(), shared=True, forms=NEXT) as again:

@@ -34,6 +34,8 @@ class User(msgspec.Struct, frozen=True):
     key_fingerprint: str = ""
     # Of a bearer token: the address that presented it.
     source: str = ""
+    # Of a bootstrap token: who made it.
+    token_maker: str = ""
     # What the credential rests on that neither uid nor extra tells: see `access.bonds`.
     bonds: tuple[str, ...] = ()
 

@@ -152,7 +152,7 @@ class Guard:
         )
         rows = [authn.TokenRow(accounts, explains=True)]
         if options.bootstrap_tokens:
-            rows.append(authn.TokenRow(bootstrap_tokens.BootstrapTokens(replica, audiences)))
+            rows.append(authn.TokenRow(bootstrap_tokens.BootstrapTokens(replica, audiences, store.names_makers)))
         initial = bundles.TrustBundle.from_pem(initial_cas)
         self.authenticator = authn.Authenticator(
             initial,

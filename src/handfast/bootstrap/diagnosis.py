@@ -32,6 +32,7 @@ from typing import Any, Final
 import msgspec
 
 from handfast import errors
+from handfast.api import durations
 from handfast.bootstrap import cluster_info, tokens
 
 # From this difference on, a clock is named as a possible cause.
@@ -248,6 +249,18 @@ def asked_unsigned(token: tokens.Token, code: int, challenge: str) -> errors.Ref
     return expired(token) if _says(challenge, "TokenExpired") else unknown_token(token)
 
 
+def asked_mismatched(refused: errors.Refused, token: tokens.Token, code: int) -> errors.Refused:
+    """Which of the two is wrong where a signature does not match, by what a pinned server answered to the token."""
+    if code == 401:
+        hint = f"the cluster does not accept the token: compare its secret half with what was printed when it was made; or {_MAKE_ANEW}"
+    else:
+        hint = (
+            f"the cluster accepts token {token.id!r}, so what it publishes was changed on the way; or it was changed just now, and is "
+            "signed again within seconds"
+        )
+    return errors.Refused(refused.message, reason=refused.reason, hint=hint)
+
+
 def login(token: tokens.Token, code: int, challenge: str, *, signs: bool) -> errors.Refused | None:
     """What a trusted server's answer says of the token to log in with; `signs`: its signature was good a moment ago."""
     if code != 401:
@@ -301,10 +314,8 @@ def skew(date: str, now: datetime.datetime) -> datetime.timedelta | None:
 
 def difference(ahead: datetime.timedelta) -> str:
     """As in "2h5m ahead of"."""
-    seconds = round(abs(ahead).total_seconds())
-    parts = ((seconds // 86400, "d"), (seconds // 3600 % 24, "h"), (seconds // 60 % 60, "m"), (seconds % 60, "s"))
-    text = "".join(f"{count}{unit}" for count, unit in [part for part in parts if part[0]][:2])
-    return f"{text or '0s'} {'ahead of' if ahead > datetime.timedelta() else 'behind'}"
+    rounded = datetime.timedelta(seconds=round(abs(ahead).total_seconds()))
+    return f"{durations.short(rounded)} {'ahead of' if ahead > datetime.timedelta() else 'behind'}"
 
 
 def clock_notes(ahead: datetime.timedelta | None) -> tuple[str, ...]:

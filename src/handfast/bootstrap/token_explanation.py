@@ -28,8 +28,8 @@ from typing import Final
 import msgspec
 
 from handfast import errors
-from handfast.api import objects
-from handfast.bootstrap import first_objects, token_limits, token_views, tokens
+from handfast.api import durations, objects
+from handfast.bootstrap import first_objects, token_limits, tokens
 
 # What two clocks, and the way between them, may differ without anybody being interested.
 _SAME: Final = datetime.timedelta(seconds=2)
@@ -140,7 +140,7 @@ def _expiry(seen: _Seen) -> Finding:
         return Finding("expiry", True, f"never expires{clocks}")
     left = until - seen.now
     good = left > datetime.timedelta()
-    distance = token_views.short_duration(abs(left))
+    distance = durations.short(abs(left))
     when = f"expires in {distance}, at" if good else f"expired {distance} ago, at"
     return Finding("expiry", good, f"{when} {objects.timestamp(until)}{clocks}")
 

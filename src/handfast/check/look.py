@@ -4,7 +4,9 @@
 1. The way in comes first. Where it ends before the API, nothing else is asked; but a server that says that it cannot answer now is asked at /readyz why.
 2. The other rows are looked up beside one another, each within its deadline, so that one that hangs takes no other with it.
 3. Whatever goes wrong with a row is taken down as that row's, with the words of the server. A report is always whole.
-4. Where the data directory is that of the server, its roles are asked for their health where it says that they are, and its CA is the one that signs.
+4. Where the data directory is that of the server, its roles are asked for their health where it says that they are, and its CA is the one that signs. It is
+   that of the server where the server is asked at the address that the directory has, or shows the certificate that the directory has, whatever
+   name it is called by. Where it shows none, the directory's own `admin.conf` is taken at its word.
 """
 
 from __future__ import annotations
@@ -108,7 +110,7 @@ async def look(
             # 2. beside one another
             await group.wait()
     # 4. what this machine knows of it
-    here = _here(target)
+    here = _here(target, reach)
     return _facts(target, clock, reach, known, here, {} if here is None else await _probes(here))
 
 
@@ -145,17 +147,29 @@ async def _read(row: Row, reads: reads_module.Reads) -> Any:
         return check.not_understood(error)
 
 
-def _here(target: Target) -> Mapping[str, Any] | None:
+def _here(target: Target, reach: facts.Reach) -> Mapping[str, Any] | None:
     """What the data directory says of where its control plane answers; None: it is not that of this server (4)."""
     written = endpoints.read(target.directory)
     if written is None:
         return None
+    if _is_its_server(target, reach.certificate):
+        return written
     try:
         here = endpoint_words.of_server(str(written.get("apiserver")))
         same = here in {endpoint_words.of_server(url) for url in (target.used.server, *target.used.others)}
     except errors.Refused:
         return None
     return written if same else None
+
+
+def _is_its_server(target: Target, shown: certificates.Certificate | check.Unread) -> bool:
+    """Whether the data directory is that of a server that is called by another name than the directory has (4)."""
+    place = layout.Layout.at(target.directory)
+    if isinstance(shown, check.Unread):
+        # It showed nothing: then the directory's own kubeconfig leads nowhere else.
+        return pathlib.Path(target.kubeconfig).resolve() == place.admin_kubeconfig.resolve()
+    own = _certificate(place.apiserver_certificate)
+    return own is not None and own.fingerprint == shown.fingerprint
 
 
 async def _probes(here: Mapping[str, Any]) -> dict[str, facts.Probe]:

@@ -34,6 +34,7 @@ _FIELDS = (
     ("requester", "requester"),
     ("authenticatedBy", "authenticated_by"),
     ("credential", "token_id"),
+    ("tokenMadeBy", "token_maker"),
     ("rule", "rule"),
     ("request", "request"),
 )
@@ -131,9 +132,10 @@ def show(ctx: click.Context, which: str, kubeconfig: str | None, directory: str,
 
 def _lines(document: dict[str, Any]) -> str:
     texts = {key: ", ".join(value) if isinstance(value, list) else value for key, value in document.items()}
+    texts = {key: value for key, value in texts.items() if value}
     width = max(map(len, texts))
     # Others chose these values. A line break in one must not begin a line, which could pass for another field.
-    return "\n".join(f"{key.ljust(width)}   {output.printable(value)}".rstrip() for key, value in texts.items())
+    return "\n".join(f"{key.ljust(width)}   {output.printable(value)}" for key, value in texts.items())
 
 
 @command.command(short_help="Verify that nothing in the ledger was changed.")

@@ -58,4 +58,4 @@ def command(ctx: click.Context, kubeconfig: str | None, directory: str, form: st
         wide = form == "wide"
         head = listing.WIDE_COLUMNS if wide else listing.COLUMNS
         cells = [listing.cells(row, now, wide=wide) for row in rows]
-        output.result(tables.table(head, cells, minor=listing.MINOR))
+        output.result(tables.table(head, cells, minor=listing.MINOR, sentences=listing.SENTENCES))

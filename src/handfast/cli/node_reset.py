@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`handfast node reset`: this machine forgets that it is a node. Which files are the agent's is known in `node.reset`.
 
-1. What would go is shown before anything is asked. A dry run ends there, and so does a machine on which there is nothing.
+1. What would go is shown before anything is asked. A dry run ends there, and so does a machine on which there is nothing. An agent that would be in
+   the way is told.
 2. Removing the Node and revoking the certificate are an operator's: a node's own certificate may do neither. Which kubeconfig does
    it is known before anything changes, and it is not guessed: a flag or $KUBECONFIG names it.
 3. A person types the node's name. Where nobody can be asked, --yes says it.
@@ -56,6 +57,7 @@ def command(**flags: Any) -> None:
     """
     from handfast.node import reset, units
     from handfast.runtime import clock as clocks
+    from handfast.runtime import files
     from handfast.telemetry import log
 
     log.configure(level="error")
@@ -72,6 +74,11 @@ def command(**flags: Any) -> None:
     wanted = _wanted(findings, flags)
     # 1. what would go
     if flags["dry_run"] or findings.nothing:
+        owner = files.owner_of(places.directory)
+        if owner is not None and findings.unit is None:
+            output.note(
+                f"its agent runs as process {owner}, and no unit of Handfast keeps it: stop it before the reset"
+            )
         _print(findings, wanted, flags["form"], done=False)
         return
     if not flags["yes"]:

@@ -3,7 +3,8 @@
 
 1. Where the result does not go to a terminal, every column is as wide as its widest cell, and nothing is left out.
 2. On a terminal that is too narrow, columns that the command calls less important are shortened, the least important
-   first, each to eight characters at least; `…` shows where.
+   first, each to eight characters at least; `…` shows where. One that holds sentences keeps as many as can be read, so that others are left out
+   before it.
 3. Where that is not enough, the least important column is left out, and so on.
 4. Where a command names no such column, the last one is wrapped: it holds sentences.
 """
@@ -21,6 +22,7 @@ from handfast.cli import output
 _GAP: Final = "   "
 _LEAST: Final = 8
 _LEAST_SENTENCE: Final = 24
+_SENTENCE: Final = 40
 
 Row = Sequence[str]
 
@@ -30,8 +32,9 @@ def room() -> int | None:
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
-def table(head: Row, rows: Sequence[Row], *, minor: Sequence[str] = ()) -> str:
-    """Columns as kubectl prints them; `minor` are heads of columns that may be shortened, the least important first."""
+def table(head: Row, rows: Sequence[Row], *, minor: Sequence[str] = (), sentences: str = "") -> str:
+    """Columns as kubectl prints them; `minor` are heads of columns that may be shortened, the least important first. `sentences` is one of
+    these that nobody can read if it is short."""
     minor = [name for name in minor if name in head]
     whole = [[output.printable(cell) for cell in row] for row in (head, *rows)]
     limit = room()
@@ -45,7 +48,7 @@ def table(head: Row, rows: Sequence[Row], *, minor: Sequence[str] = ()) -> str:
     for gone in range(len(minor) + 1):
         kept = [index for index, name in enumerate(head) if name not in minor[:gone]]
         less = [[row[index] for index in kept] for row in whole]
-        widths = _shortened(less, minor[gone:], limit)
+        widths = _shortened(less, minor[gone:], limit, sentences)
         if _width(widths) <= limit:
             break
     return _text(less, widths)
@@ -59,13 +62,15 @@ def _width(widths: Sequence[int]) -> int:
     return sum(widths) + len(_GAP) * (len(widths) - 1)
 
 
-def _shortened(rows: Sequence[Row], minor: Sequence[str], limit: int) -> list[int]:
+def _shortened(rows: Sequence[Row], minor: Sequence[str], limit: int, sentences: str) -> list[int]:
     """The widths of columns after shortening (2)."""
     widths = _widths(rows)
     for name in minor:
         index = rows[0].index(name)
         over = max(_width(widths) - limit, 0)
-        widths[index] = max(widths[index] - over, min(widths[index], _LEAST))
+        # Where it is the last that is left to give way, it does.
+        least = _SENTENCE if name == sentences and minor != [sentences] else _LEAST
+        widths[index] = max(widths[index] - over, min(widths[index], least))
     return widths
 
 

@@ -83,6 +83,8 @@ class Discovery:
         self._ask = ask
         # Endpoints of which it could not be found out why a token signs nothing.
         self._unexplained: set[str] = set()
+        # What a server that was asked about a signature that does not match has made of it.
+        self._mismatched: dict[str, errors.HandfastError] = {}
         # What is known of endpoints that are busy, in case the time runs out while one is waited for.
         self._busy: dict[str, errors.HandfastError] = {}
 
@@ -102,6 +104,8 @@ class Discovery:
         except errors.Refused as refused:
             if refused.reason == "UnknownTokenID" and method.pins:
                 raise await self._why_unsigned(url, first, method, skew) from None
+            if refused.reason == "SignatureMismatch" and method.pins:
+                raise await self._why_mismatched(url, first, method, refused) from None
             raise diagnosis.with_clock(refused, skew) from None
         trust = anonymous.Trust(discovery_rules.anchors(info, method.pins))
         try:
@@ -138,16 +142,34 @@ class Discovery:
         The text is not verified. So it is read up to a limit only, and not again after one failure.
         """
         unknown = diagnosis.with_clock(diagnosis.unknown_token(method.token), skew)
-        if url in self._unexplained:
+        answer = await self._asked_pinned(url, first, method)
+        if answer is None:
             return unknown
+        return diagnosis.with_clock(diagnosis.asked_unsigned(method.token, answer.code, answer.challenge), skew)
+
+    async def _why_mismatched(
+        self, url: str, first: discovery_rules.Published, method: discovery_rules.ByToken, refused: errors.Refused
+    ) -> errors.HandfastError:
+        """Whether the secret half of the token is wrong, or the text: asked as above, and once. So the operator learns of it, too."""
+        answer = await self._asked_pinned(url, first, method)
+        if answer is not None:
+            self._mismatched[url] = diagnosis.asked_mismatched(refused, method.token, answer.code)
+            self._unexplained.add(url)
+        return self._mismatched.get(url, refused)
+
+    async def _asked_pinned(
+        self, url: str, first: discovery_rules.Published, method: discovery_rules.ByToken
+    ) -> anonymous.Answer | None:
+        """What a server under a pinned certificate says to the token; None: it is not one, or does not answer."""
+        if url in self._unexplained:
+            return None
         try:
             info = cluster_info.read(first.kubeconfig, cluster_info.MAX_UNVERIFIED)
             trust = anonymous.Trust(discovery_rules.anchors(info, method.pins))
-            answer = await self._ask(_version(url), trust, method.token)
+            return await self._ask(_version(url), trust, method.token)
         except (errors.Refused, anonymous.Troubled):
             self._unexplained.add(url)
-            return unknown
-        return diagnosis.with_clock(diagnosis.asked_unsigned(method.token, answer.code, answer.challenge), skew)
+            return None
 
     async def fetch_document(self, url: str, ca: bytes | None) -> str:
         """The text at an https URL, with the roots of the system or with `ca`."""

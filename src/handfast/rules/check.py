@@ -11,6 +11,7 @@ It looks nothing up and judges nothing: `rules.diagnoses` and `rules.mesh` do.
 
 from __future__ import annotations
 
+import datetime
 import enum
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -60,6 +61,8 @@ class Check:
     reason: str = ""
     hint: str = ""
     page: str = ""
+    # Since when it is so, where somebody wrote that down.
+    since: datetime.datetime | None = None
 
 
 class Unread(msgspec.Struct, frozen=True):

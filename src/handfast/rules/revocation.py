@@ -203,9 +203,10 @@ class Index:
         found = self._first(targets, now)
         return None if found is None else found[0]
 
-    def of_node(self, node: str, now: datetime.datetime) -> Revocation | None:
-        """The one by which a node is refused at this instant, as itself; None: by none."""
-        return self.refusing((("user", user_names.node_user(node)),), now)
+    def of_node(self, node: str, now: datetime.datetime, *, serial: str = "", key: str = "") -> Revocation | None:
+        """The one by which a node is refused at this instant: as itself, or with its certificate, of this number and key; None: by none."""
+        certificate = (("serial number", normal_serial(serial)), ("key", key))
+        return self.refusing((("user", user_names.node_user(node)), *certificate), now)
 
     def judge_request(self, facts: kubelet.Facts, now: datetime.datetime) -> decision.Deny | decision.NotMine:
         """Whether what is asked for would be refused at this instant (7)."""

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -19,10 +19,19 @@ class StoreMember(msgspec.Struct, frozen=True):
     leads: bool
 
 
+class StoreEpoch(msgspec.Struct, frozen=True):
+    """When resource versions were made to jump, to which offset and why; `at` is 0 where nobody noted it."""
+
+    offset: int
+    why: str
+    at: float = 0.0
+
+
 class StoreFigures(msgspec.Struct, frozen=True):
     """How the store was when it was last asked; what is not known is not a number."""
 
     engine: str = ""
+    identity: str = ""
     size_bytes: float = math.nan
     objects: float = math.nan
     revision: float = math.nan
@@ -32,6 +41,7 @@ class StoreFigures(msgspec.Struct, frozen=True):
     backup_at: float = 0.0
     sealed: Mapping[str, int] = msgspec.field(default_factory=dict)
     members: Sequence[StoreMember] = ()
+    epochs: Sequence[StoreEpoch] = ()
 
 
 _NUMBERS: Final[Sequence[tuple[str, str, Callable[[StoreFigures], float]]]] = (
@@ -55,17 +65,23 @@ class StoreMetrics:
         figures = self._read()
         for name, text, number in _NUMBERS:
             yield core.GaugeMetricFamily(f"handfast_store_{name}", text, value=number(figures))
-        engines = {figures.engine: 1.0} if figures.engine else {}
-        yield _labelled("info", "1 for the engine of the store.", "engine", engines)
-        yield _labelled("sealed_values", "Values that a key sealed, by its id.", "key", figures.sealed)
-        answering = {member.address: member.answers for member in figures.members}
-        yield _labelled("member_up", "1 if a member of the etcd answers, by its address.", "address", answering)
-        leading = {member.address: member.leads for member in figures.members}
-        yield _labelled("member_leads", "1 if a member leads the etcd, by its address.", "address", leading)
+        info = [((figures.engine, figures.identity), 1.0)] if figures.engine else []
+        yield _labelled("info", "1 for the engine and the identity of the store.", ("engine", "identity"), info)
+        sealed = [((key,), float(count)) for key, count in figures.sealed.items()]
+        yield _labelled("sealed_values", "Values that a key sealed, by its id.", ("key",), sealed)
+        answering = [((member.address,), float(member.answers)) for member in figures.members]
+        yield _labelled("member_up", "1 if a member of the etcd answers, by its address.", ("address",), answering)
+        leading = [((member.address,), float(member.leads)) for member in figures.members]
+        yield _labelled("member_leads", "1 if a member leads the etcd, by its address.", ("address",), leading)
+        raised = [((str(epoch.offset), epoch.why), epoch.at) for epoch in figures.epochs]
+        text = "When resource versions jumped, by the offset from then on and why; 0: not known."
+        yield _labelled("epoch_timestamp_seconds", text, ("offset", "why"), raised)
 
 
-def _labelled(name: str, text: str, label: str, values: Mapping[str, float]) -> core.Metric:
-    family = core.GaugeMetricFamily(f"handfast_store_{name}", text, labels=[label])
-    for value, number in values.items():
-        family.add_metric([value], float(number))
+def _labelled(
+    name: str, text: str, labels: Sequence[str], values: Iterable[tuple[Sequence[str], float]]
+) -> core.Metric:
+    family = core.GaugeMetricFamily(f"handfast_store_{name}", text, labels=labels)
+    for of, number in values:
+        family.add_metric(of, number)
     return family

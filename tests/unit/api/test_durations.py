@@ -24,3 +24,19 @@ def test_nothing_is_written_in_seconds():
 def test_what_is_no_duration_is_refused(text):
     with pytest.raises(ValueError, match="is no duration"):
         durations.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "written"),
+    [
+        (-5, "0s"),
+        (0, "0s"),
+        (89 * 60, "1h29m"),
+        (3 * 86400 + 4 * 3600 + 59, "3d4h"),
+        (150, "2m30s"),
+        (3649 * 86400, "9y364d"),
+        (8 * 3600, "8h"),
+    ],
+)
+def test_in_a_sentence_it_has_its_two_largest_units(seconds: int, written: str) -> None:
+    assert durations.short(datetime.timedelta(seconds=seconds)) == written

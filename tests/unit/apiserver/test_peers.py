@@ -185,7 +185,7 @@ async def test_what_both_keepers_of_leases_remove_is_the_same(shared: Shared) ->
 async def test_a_server_ends_when_the_others_write_what_it_cannot_read(shared: Shared) -> None:
     one = shared.server(1)
     await one.begin()
-    await shared._store.set_note(announcement.MARKER, "2")
+    await shared._store.set_note(announcement.MARKER, str(envelope.KNOWN.newest + 1))
     running = asyncio.ensure_future(one.run())
     async with asyncio.timeout(30):
         while not running.done():

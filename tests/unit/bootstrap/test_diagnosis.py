@@ -263,7 +263,7 @@ def test_the_skew_is_read_from_a_date_header_or_is_none(date, seconds):
         (61, "1m1s ahead of"),
         (-3600, "1h behind"),
         (90_061, "1d1h ahead of"),
-        (-86_400 * 400, "400d behind"),
+        (-86_400 * 400, "1y35d behind"),
     ],
 )
 def test_a_difference_is_told_in_its_two_largest_units(seconds, text):
@@ -346,3 +346,11 @@ class TestLost:
     def test_little_was_known(self):
         known = cluster_info.ClusterInfo(("https://a",), None, "")
         assert "the roots of this system; cluster id unknown" in diagnosis.lost(known, {}).message
+
+
+@pytest.mark.parametrize(("code", "words"), [(401, "compare its secret half"), (403, "changed on the way")])
+def test_which_of_the_two_is_wrong_is_told_where_a_signature_does_not_match(code, words):
+    refused = errors.Refused("the signature does not match", reason="SignatureMismatch", hint="either")
+    error = diagnosis.asked_mismatched(refused, TOKEN, code)
+    assert (error.message, error.reason) == (refused.message, refused.reason)
+    assert words in str(error.hint)

@@ -15,6 +15,7 @@ from handfast.api import status
 from handfast.check import look
 from handfast.cli import check as check_command
 from handfast.client import connection, probes, way
+from handfast.pki import pem
 from handfast.rules import check
 from handfast.rules.diagnoses import facts, judged
 from handfast.runtime import clock
@@ -43,6 +44,7 @@ def looked(
     monkeypatch: pytest.MonkeyPatch,
     directory: pathlib.Path,
     reach: facts.Reach,
+    kubeconfig: str = "k",
     *,
     webhooks: Any = answer,
     **target: Any,
@@ -58,7 +60,7 @@ def looked(
     rows = {"ready": answer, "tokens": hang, "requests": refuse, "machines": stumble, "webhooks": webhooks}
     monkeypatch.setattr(look, "ROWS", [look.Row(name, 0.05, read) for name, read in rows.items()])
     used = connection.Connection(server=SERVER, **target)
-    where = look.Target(client=None, used=used, kubeconfig="k", directory=directory, mesh_namespace="linkerd")  # type: ignore[arg-type]
+    where = look.Target(client=None, used=used, kubeconfig=kubeconfig, directory=directory, mesh_namespace="linkerd")  # type: ignore[arg-type]
     shown: list[tuple[int, int, list[str]]] = []
     facts_seen = asyncio.run(look.look(where, clock.SystemClock(), lambda *each: shown.append(each)))
     assert shown[0] == (0, 6, ["the way in"])
@@ -124,6 +126,25 @@ def test_controllers_are_asked_where_the_directory_is_that_of_the_server(monkeyp
     (tmp_path / "endpoints.json").write_text(json.dumps(written))
     probe = looked(monkeypatch, tmp_path, known.reach()).controllers
     assert (probe is not None) == asked
+
+
+def test_a_server_that_is_called_by_another_name_is_known_by_its_certificate(monkeypatch, tmp_path):
+    written = {"apiserver": "https://127.0.0.1:1", "controllersAdmin": "http://127.0.0.1:9990"}
+    (tmp_path / "endpoints.json").write_text(json.dumps(written))
+    (tmp_path / "pki").mkdir()
+    reached = known.reach()
+    shown = reached.certificate
+    assert not isinstance(shown, check.Unread)
+    silent = known.reach(certificate=check.Unread("no"), version=check.Unread("no"))
+    for own, reach, kubeconfig, is_asked in (
+        (shown.der, reached, "k", True),
+        (known.CA.der, reached, str(tmp_path / "admin.conf"), False),
+        # One that shows nothing is the directory's own for its own kubeconfig alone.
+        (shown.der, silent, str(tmp_path / "admin.conf"), True),
+        (shown.der, silent, "k", False),
+    ):
+        (tmp_path / "pki" / "apiserver.crt").write_bytes(pem.certificates_to_pem([own]))
+        assert (looked(monkeypatch, tmp_path, reach, kubeconfig).controllers is not None) == is_asked
 
 
 REFUSALS: dict[str, tuple[Exception, tuple[str, str], str, int]] = {

@@ -141,3 +141,11 @@ def test_no_other_command_reads_the_catalogue(monkeypatch, capsys):
     assert output.run(main.command, ["version"]) == 0
     assert output.run(main.command, ["explain", "--help"]) == 0
     assert "csr explain" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("reason", "words"), [("NoRequest", "Nobody has asked"), ("NodeSilent", "renews no Lease")])
+def test_a_reason_that_two_parts_give_says_what_it_means_to_an_operator_first(capsys, reason, words):
+    assert output.run(main.command, ["explain", reason]) == 0
+    told = capsys.readouterr().out
+    assert words in told
+    assert "docs/check.md" in told

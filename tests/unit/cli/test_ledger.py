@@ -128,6 +128,15 @@ def test_a_certificate_is_shown_by_any_of_its_names(reached, capsys, which):
     assert run("show", which, "-o", "yaml") == 0
     (found,) = yaml.safe_load(capsys.readouterr().out)["entries"]
     assert found["names"] == ["CN=system:node:node-1", "O=system:nodes"]
+    assert ("tokenMadeBy" in lines, found["tokenMadeBy"]) == (False, "")
+
+
+def test_who_made_the_token_is_shown_where_the_ledger_has_it(reached, capsys):
+    reached.put(ledger.extended(ledger.following(None), [entries.encode(entry(1, token_maker="alice\nkey   forged"))]))
+    assert run("show", "01") == 0
+    assert r"tokenMadeBy       alice\u000akey   forged" in capsys.readouterr().out.splitlines()
+    assert run("list", "-o", "json") == 0
+    assert json.loads(capsys.readouterr().out)["entries"][0]["tokenMadeBy"] == "alice\nkey   forged"
 
 
 def test_entries_of_one_request_and_key_are_told(reached, capsys):

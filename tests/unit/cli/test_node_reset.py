@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 import json
+import os
 import pathlib
 
 import pytest
 
 from handfast.cli import main, node_reset, output
+from handfast.runtime import files
 from tests.unit.node.test_reset import Machine
 
 
@@ -37,6 +39,22 @@ def test_a_dry_run_changes_nothing(machine: Machine, capsys: pytest.CaptureFixtu
     assert reset(machine, "--dry-run") == 0
     assert "this machine is node worker-1; would go:" in capsys.readouterr().out
     assert machine.left() == before
+
+
+def test_a_dry_run_tells_of_an_agent_that_would_be_in_the_way(
+    machine: Machine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    machine.places.unit.unlink(missing_ok=True)
+    lock = files.lock_directory(machine.places.directory)
+    try:
+        assert reset(machine, "--dry-run") == 0
+        assert f"its agent runs as process {os.getpid()}" in capsys.readouterr().err
+        assert reset(machine, "--yes") == 1
+        assert "reason: DirectoryInUse" in capsys.readouterr().err
+    finally:
+        lock.release()
+    assert reset(machine, "--dry-run") == 0
+    assert "its agent runs" not in capsys.readouterr().err
 
 
 def test_without_a_terminal_it_has_to_be_said(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:

@@ -53,6 +53,20 @@ def test_the_least_important_column_is_shortened_first(terminal):
     )
 
 
+def test_others_are_left_out_before_a_sentence_cannot_be_read(terminal):
+    rows = [("w1", "token abcdef", "it has a certificate, and has not registered so far"), ("w2", "by hand", "")]
+    for width, head in ((80, ["NODE", "BY", "PROBLEM"]), (50, ["NODE", "PROBLEM"])):
+        terminal(width)
+        text = tables.table(("NODE", "BY", "PROBLEM"), rows, minor=("BY", "PROBLEM"), sentences="PROBLEM")
+        assert text.splitlines()[0].split() == head
+        assert "it has a certificate, and has not reg" in text
+        assert widest(text) <= width
+    # Where there is nothing else, it gives way, too.
+    terminal(20)
+    text = tables.table(("NODE", "BY", "PROBLEM"), rows, minor=("BY", "PROBLEM"), sentences="PROBLEM")
+    assert text.splitlines()[1] == "w1     it has a cer…"
+
+
 def test_then_the_next_one(terminal):
     terminal(30)
     text = tables.table(HEAD, ROWS, minor=("ABOUT", "OWNER"))

@@ -385,7 +385,7 @@ class TestExplain:
             *([check, "ok"] for check in ("exists", "type", "name", "secret", "expiry", "signing", "authentication")),
             *([check, "ok"] for check in ("groups", "uses", "restrictions", "rights")),
         ]
-        assert "expires in 1h, at " in out
+        assert "expires in 1h59m, at " in out
         assert out.endswith(
             "\ncan a machine verify the cluster with it?  yes\ncan a machine log in with it?              yes\n"
             "can a new machine join with it?            yes\n"

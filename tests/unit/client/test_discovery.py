@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from handfast import errors
-from handfast.bootstrap import cluster_info, diagnosis, discovery, endpoints
+from handfast.bootstrap import cluster_info, diagnosis, discovery, endpoints, tokens
 from handfast.client import anonymous
 from handfast.client import discovery as searching
 from handfast.pki import pins as pins_module
@@ -307,6 +307,29 @@ class TestWhyATokenDoesNotSign:
         assert error.reason == reason
         assert ("a", True, True) in servers.asked
         assert ("clock is" in str(error.hint)) == (reason in {"UnknownTokenID", "TokenExpired"})
+
+    @pytest.mark.parametrize(
+        ("answer", "hint"),
+        [
+            (status(401), "compare its secret half"),
+            (status(403), "the cluster accepts token"),
+            (TROUBLE.NO_ANSWER, "or somebody in between changes"),
+        ],
+    )
+    async def test_it_is_asked_once_whether_a_secret_half_is_wrong(self, clock, answer, hint):
+        mistyped = tokens.Token(TOKEN.id, "x" * 16)
+
+        def a(*, verified, token):
+            return document(INFO, mistyped) if token is None else answer
+
+        servers = Servers(clock, a=a)
+        error = await refusal(by_token(servers, "a"))
+        assert (error.reason, hint in str(error.hint)) == ("SignatureMismatch", True)
+        assert servers.asked.count(("a", True, True)) == 1
+        assert servers.asked.count(("a", False, False)) > 1
+        unpinned = Servers(clock, a=a)
+        assert (await refusal(by_token(unpinned, "a", pins=()))).reason == "SignatureMismatch"
+        assert {token for _, _, token in unpinned.asked} == {False}
 
     async def test_not_without_pins(self, clock):
         servers = Servers(clock, a=document(INFO, OTHER))

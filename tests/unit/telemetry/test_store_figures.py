@@ -26,9 +26,14 @@ def test_members_and_keys_have_a_line_each() -> None:
         store_figures.StoreMember("h1:2379", answers=True, leads=True),
         store_figures.StoreMember("h2:2379", answers=False, leads=False),
     )
-    page = text(store_figures.StoreFigures(engine="etcd", sealed={"one": 3}, members=members))
+    epochs = (store_figures.StoreEpoch(7, "restored", 1.0), store_figures.StoreEpoch(9, "by a server"))
+    page = text(
+        store_figures.StoreFigures(engine="etcd", identity="id", sealed={"one": 3}, members=members, epochs=epochs)
+    )
     for line in (
-        'handfast_store_info{engine="etcd"} 1.0',
+        'handfast_store_info{engine="etcd",identity="id"} 1.0',
+        'handfast_store_epoch_timestamp_seconds{offset="7",why="restored"} 1.0',
+        'handfast_store_epoch_timestamp_seconds{offset="9",why="by a server"} 0.0',
         'handfast_store_sealed_values{key="one"} 3.0',
         'handfast_store_member_up{address="h1:2379"} 1.0',
         'handfast_store_member_up{address="h2:2379"} 0.0',

@@ -17,6 +17,7 @@ It judges no token itself: `bootstrap.token_verdict` does.
    is good, from its signature of cluster-info, which is public. Bearers of other tokens are told nothing.
 10. Which token was refused, and whether its secret was the right one, goes with the refusal for the operator (`join_failures`). The
     answer is the same.
+11. Who made the token goes with its user, to be written on requests for certificates, once every server can read that in the ledger (`names_makers`).
 
 | who | holding | tries | stopped by | shown in tests/unit/apiserver/access/test_bootstrap_tokens.py |
 |---|---|---|---|---|
@@ -35,6 +36,7 @@ It judges no token itself: `bootstrap.token_verdict` does.
 from __future__ import annotations
 
 import datetime
+from collections.abc import Callable
 from typing import Final
 
 from handfast import errors
@@ -43,7 +45,7 @@ from handfast.apiserver.state import envelope, items
 from handfast.apiserver.state import replica as replica_module
 from handfast.bootstrap import token_verdict, tokens
 from handfast.rules import decision, networks
-from handfast.rules.tokens import use
+from handfast.rules.tokens import maker, use
 
 METHOD: Final = "bootstrap-token"
 _SECRETS: Final = "core/secrets/"
@@ -52,8 +54,14 @@ _SECRETS: Final = "core/secrets/"
 class BootstrapTokens:
     """The authenticator of bootstrap tokens."""
 
-    def __init__(self, replica: replica_module.Replica, api_audiences: tuple[str, ...]) -> None:
+    def __init__(
+        self,
+        replica: replica_module.Replica,
+        api_audiences: tuple[str, ...],
+        names_makers: Callable[[], bool] = lambda: False,
+    ) -> None:
         self._replica = replica
+        self._names_makers = names_makers
         self._audiences = api_audiences
         self._decoy = items.Item(tokens.NAMESPACE, "", 0, envelope.encode_document(token_verdict.decoy()))
 
@@ -99,7 +107,9 @@ class BootstrapTokens:
             unreadable = identity.Unauthorized(refused.reason, f"{name}: {refused.message}")
             unreadable.bearer = identity.Bearer(presented.id)
             raise unreadable from None
-        user = identity.User(verdict.user, verdict.groups, method=METHOD, until=verdict.until)
+        # 11. who made it
+        made_by = maker.of(document) if self._names_makers() and isinstance(document, dict) else ""
+        user = identity.User(verdict.user, verdict.groups, method=METHOD, until=verdict.until, token_maker=made_by)
         # 9. a token for signing can be checked by anyone
         signs = sources is not None and tokens.SIGNING in tokens.read(document).usages
         return identity.TokenVerdict(user, both, sources, tells_bearer=signs)

@@ -117,6 +117,10 @@ class Storage:
         """Why the store cannot be written or read: what /readyz says."""
         return self._not_written or self.replica.trouble
 
+    def names_makers(self) -> bool:
+        """Whether every server of this store can read who made a token in the ledger."""
+        return self._envelopes.form >= envelope.NAMES_MAKERS
+
     @property
     def uncertain(self) -> int:
         """Writes whose answer was lost."""

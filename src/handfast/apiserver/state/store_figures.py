@@ -19,7 +19,7 @@ from handfast import errors
 from handfast.api import objects
 from handfast.apiserver.state import replica as replica_module
 from handfast.runtime import clock as clocks
-from handfast.store import protocol, transfer
+from handfast.store import epochs, protocol, transfer
 from handfast.telemetry import store_figures
 
 INTERVAL: Final = 30.0
@@ -51,11 +51,15 @@ class Look:
         stats = await self._store.stats()
         members = [store_figures.StoreMember(member.address, member.answers, member.leads) for member in stats.members]
         # Before anything that needs a quorum.
-        self.figures = msgspec.structs.replace(self.figures, engine=stats.engine, members=members)
+        self.figures = msgspec.structs.replace(
+            self.figures, engine=stats.engine, identity=self._store.identity, members=members
+        )
         revision, offset = await self._store.current_revision(), self._store.epoch_offset
+        raised = epochs.all_of(await self._store.note(epochs.NOTE), await self._store.note(epochs.SERVER_NOTE))
         noted = backup_time(await self._store.note(transfer.LAST_BACKUP))
         self.figures = store_figures.StoreFigures(
             engine=stats.engine,
+            identity=self._store.identity,
             size_bytes=math.nan if stats.size_bytes is None else stats.size_bytes,
             objects=self._replica.count(),
             revision=revision,
@@ -65,13 +69,21 @@ class Look:
             backup_at=max(noted, self._backup_at()),
             sealed=self._replica.sealed(),
             members=members,
+            epochs=[store_figures.StoreEpoch(each.offset, each.why, _seconds(each.at)) for each in raised],
         )
 
 
 def backup_time(note: str | None) -> float:
     """When the backup was taken of which a note of the store tells, in seconds since 1970; 0 if it tells of none."""
     try:
-        taken = msgspec.json.decode(note or "{}", type=dict[str, object]).get("takenAt")
-        return objects.parse_timestamp(str(taken)).astimezone(datetime.UTC).timestamp()
-    except (msgspec.MsgspecError, ValueError, OverflowError):
+        return _seconds(str(msgspec.json.decode(note or "{}", type=dict[str, object]).get("takenAt")))
+    except msgspec.MsgspecError:
+        return 0.0
+
+
+def _seconds(timestamp: str) -> float:
+    """Since 1970; 0 for what is no instant."""
+    try:
+        return objects.parse_timestamp(timestamp).astimezone(datetime.UTC).timestamp()
+    except (ValueError, OverflowError):
         return 0.0

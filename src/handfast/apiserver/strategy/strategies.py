@@ -99,6 +99,7 @@ def _stamp_requester(document: objects.Document, user: identity.User, source: st
         spec["uid"] = user.uid
     spec["groups"] = list(user.groups)
     extra = source_address.stamped(user.extra, spec.get("signerName"), user.name, source)
+    extra = maker.stamped(extra, user.token_maker)
     if extra:
         spec["extra"] = extra
 

@@ -28,20 +28,23 @@ def shown(known: known_module.Known, line: ledger_index.Line, axis: timeline.Axi
 
 def _facts(known: known_module.Known, entry: entries.Entry) -> trails.Facts:
     requests, secrets = known.of(needs.REQUESTS), known.of(needs.TOKENS)
-    joined_with = "" if entry.authenticated_by == trails.BOOTSTRAP else _joined_with(known, entry.requester)
+    joined_with, joined_by = (
+        ("", "") if entry.authenticated_by == entries.BOOTSTRAP_TOKEN else _joined_with(known, entry.requester)
+    )
     token_id = joined_with or entry.token_id
     token = secrets.get(tokens.NAMESPACE, tokens.secret_name(token_id)) if token_id else None
     return trails.Facts(
         request_there=requests.get("", entry.request) is not None if known.trouble(needs.REQUESTS) is None else None,
         token_there=token is not None if known.trouble(needs.TOKENS) is None else None,
-        made_by="" if token is None else maker.of(token.document()),
+        made_by=entry.token_maker or joined_by or ("" if token is None else maker.of(token.document())),
         joined_with=joined_with,
     )
 
 
-def _joined_with(known: known_module.Known, requester: str) -> str:
-    """The token with which the node joined that asked for this one itself; empty: none is on record."""
+def _joined_with(known: known_module.Known, requester: str) -> tuple[str, str]:
+    """The token with which the node joined that asked for this one itself, and who made it; empty: that is not on record."""
     node = requester.removeprefix(user_names.NODE_PREFIX)
     record = known.fleet.table.get(node) if node != requester else None
-    came_by = "" if record is None else record.came_by
-    return came_by.removeprefix(overview.BY_TOKEN) if came_by.startswith(overview.BY_TOKEN) else ""
+    if record is None or not record.came_by.startswith(overview.BY_TOKEN):
+        return "", ""
+    return record.came_by.removeprefix(overview.BY_TOKEN), record.token_maker

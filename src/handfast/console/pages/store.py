@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page of the store: what API servers tell of it to whoever asks over the API. What is said is in `rules.console.store`.
+"""The page of the store: what API servers tell of it to whoever asks over the API. What is said is in `rules.console.store` and `store_facts`.
 
 1. Readiness and figures are asked for when somebody looks, once in a few seconds for all who do.
 2. What may not be read is told with the right that would allow it, and takes nothing else with it.
@@ -16,7 +16,7 @@ from handfast.api import status
 from handfast.client import transport
 from handfast.console import known as known_module
 from handfast.console import needs, page
-from handfast.rules.console import questions, store
+from handfast.rules.console import exposition, questions, store, store_facts
 
 _SECONDS: Final = 5.0
 _NEEDS: Final = (needs.SERVER_LEASES,)
@@ -69,15 +69,19 @@ async def show(known: known_module.Known, question: questions.Question) -> dict[
     """What is known of the store."""
     del question
     ready, metrics = await known.kept("store", lambda: Asking(known)).answers()
-    parts, read = store.readiness(ready.text), store.values(metrics.text)
+    samples = exposition.read(metrics.text, store.METRICS)
+    parts, read, members = store.readiness(ready.text), store.values(samples), store_facts.members(samples)
     servers = store.servers(each.document() for each in known.of(needs.SERVER_LEASES))
     return {
         "ready": ready,
         "metrics": metrics,
         "parts": parts,
+        "facts": store_facts.facts(samples, servers),
+        "is_own": store_facts.is_own(samples),
+        "members": members,
         "figures": store.figures(read),
         "servers": servers,
-        "needing": store.needing(parts, read, servers, known.now()),
+        "needing": store.needing(parts, read, servers, members, known.now()),
         "only_by_command": store.ONLY_BY_COMMAND,
         "grant": store.grant(known.cluster.user),
     }
@@ -90,5 +94,5 @@ PAGE: Final = page.Page(
     template="store.html",
     needs=_NEEDS,
     show=show,
-    live=("store_summary", "store_servers", "store_figures"),
+    live=("store_summary", "store_facts", "store_servers", "store_figures"),
 )

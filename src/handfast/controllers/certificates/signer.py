@@ -41,6 +41,7 @@ from handfast.rules import decision
 from handfast.rules.certificates import kubelet, signers
 from handfast.rules.ledger import entries
 from handfast.rules.machines import approval
+from handfast.rules.tokens import maker
 
 NAME = "certificatesigningrequest-signing-controller"
 DURATION = datetime.timedelta(hours=8760)
@@ -194,6 +195,7 @@ def entry(
         ),
         request=facts.name,
         certificate=issued.fingerprint,
+        token_maker=maker.recorded(facts.extra) if method == entries.BOOTSTRAP_TOKEN else "",
     )
 
 

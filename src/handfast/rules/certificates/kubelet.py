@@ -208,7 +208,7 @@ def _form_checks(facts: Facts, permission: str) -> tuple[Check, ...]:
 def _organization_check(facts: Facts) -> Check:
     others = foreign_attributes(facts)
     beside = f" with {', '.join(others)} beside it" if others else ""
-    compared = f"{_list(facts.request.subject.organizations)}{beside} is to be [{user_names.NODES}]"
+    compared = f"{listed(facts.request.subject.organizations)}{beside} is to be [{user_names.NODES}]"
     return Check(ORGANIZATION, has_node_organization(facts) and not others, compared + (" alone" if others else ""))
 
 
@@ -246,7 +246,7 @@ def _client_checks(facts: Facts) -> list[Check]:
     sans = facts.request.sans
     return [
         # 4. no alternative names
-        Check(NO_SANS, not sans, f"{_list(sans.texts())} is to be []"),
+        Check(NO_SANS, not sans, f"it has {listed(sans.texts())}" + (", and is to have none" if sans else "")),
         # 5. the usages of a client
         _usages_check(facts, CLIENT_USAGES),
     ]
@@ -256,7 +256,7 @@ def _serving_checks(facts: Facts) -> list[Check]:
     sans = facts.request.sans
     # 6. a DNS name or an address, and nothing else
     good = bool(sans.dns or sans.ip) and not (sans.email or sans.uri)
-    compared = f"{_list(sans.texts())} is to hold a DNS name or an address, and neither e-mail address nor URI"
+    compared = f"{listed(sans.texts())} is to hold a DNS name or an address, and neither e-mail address nor URI"
     return [
         Check(HAS_SANS, good, compared),
         # 7. the usages of a server
@@ -265,7 +265,7 @@ def _serving_checks(facts: Facts) -> list[Check]:
 
 
 def _usages_check(facts: Facts, wanted: frozenset[str]) -> Check:
-    compared = f"{_list(sorted(facts.usages))} is to be {_list(sorted(wanted))}, with or without key encipherment"
+    compared = f"{listed(sorted(facts.usages))} is to be {listed(sorted(wanted))}, with or without key encipherment"
     return Check(USAGES, has_usages(facts, wanted), compared)
 
 
@@ -280,8 +280,8 @@ def _addresses_check(sans: names.Sans, addresses: Sequence[str] | None) -> Check
         return Check(ADDRESSES, False, "the Node is not registered, so that none of its addresses is known")
     foreign = not_of_the_node(sans, addresses)
     if foreign:
-        return Check(ADDRESSES, False, f"{_list(foreign)} is not among the Node's addresses {_list(addresses)}")
-    return Check(ADDRESSES, True, f"all are among the Node's addresses {_list(addresses)}")
+        return Check(ADDRESSES, False, f"{listed(foreign)} is not among the Node's addresses {listed(addresses)}")
+    return Check(ADDRESSES, True, f"all are among the Node's addresses {listed(addresses)}")
 
 
 def not_of_the_node(sans: names.Sans, addresses: Sequence[str]) -> list[str]:
@@ -295,7 +295,7 @@ def reserved_check(sans: names.Sans, reserved: frozenset[str] = NO_NAMES) -> Che
     taken = withheld(sans, reserved)
     if taken:
         return Check(
-            RESERVED, False, f"{_list(taken)} is of every machine, of a Service, of the API server or another Node"
+            RESERVED, False, f"{listed(taken)} is of every machine, of a Service, of the API server or another Node"
         )
     return Check(RESERVED, True, "none is known to be another's")
 
@@ -335,5 +335,6 @@ def canonical(text: str) -> names.IP | str:
     return getattr(address, "ipv4_mapped", None) or address
 
 
-def _list(texts: Sequence[str]) -> str:
-    return f"[{', '.join(texts)}]"
+def listed(texts: Sequence[str]) -> str:
+    """Texts in a sentence; one need not guess what an empty bracket is."""
+    return f"[{', '.join(texts)}]" if texts else "none"

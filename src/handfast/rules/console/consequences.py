@@ -36,6 +36,7 @@ FOLLOWS: Final[Mapping[str, str]] = {
     "NotReady": "Requests are turned away until it is.",
     "OldTrustAnchors": "When the old root is retired, these Pods and the others do not believe each other.",
     "PodsWithoutProxy": "Their calls are not secured, and policies do not hold for them.",
+    "PolicyWouldRefuse": "Nobody is refused now. Once those policies are enforced, these calls fail.",
     "PoolDegraded": "Its machines do not get their configuration, or some of them have not taken it.",
     "RenewalLate": "When its certificate ends, the node is turned away, and its Pods with it.",
     "RequestsNotActedOn": "Nodes run on their old certificates until these end.",

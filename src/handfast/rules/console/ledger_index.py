@@ -4,7 +4,7 @@
 A hundred thousand entries are 80 MB of text. Packed they are a fifth of that, and a segment is unpacked in a tenth of a millisecond.
 
 1. A sealed segment never changes, and is packed and indexed. The open one of a chain is kept as it is: entries come to it one by one.
-2. The index is a Bloom filter of whole words: names, serial number, key, certificate, token, rule, request, requester, signer, link.
+2. The index is a Bloom filter of whole words: names, serial number, key, certificate, token and who made it, rule, request, requester, signer, link.
    It may say that a word is here that is not; it never misses one. Whoever finds a segment by it looks.
 3. A line that no rule can read is kept, counted and shown as such. It has no words but its link.
 """
@@ -182,6 +182,7 @@ def words_of(entry: entries.Entry) -> frozenset[str]:
         entry.key_fingerprint,
         entry.certificate,
         entry.token_id,
+        entry.token_maker,
         entry.requester,
         entry.request,
         entry.signer,

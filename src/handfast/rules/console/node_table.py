@@ -28,9 +28,9 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
-from handfast.api import objects, signer_names
+from handfast.api import objects
 from handfast.rules import revocation, user_names
-from handfast.rules.console import ledger_index
+from handfast.rules.console import ledger_index, node_record
 from handfast.rules.ledger import entries
 from handfast.rules.nodes import liveness, overview, serving
 
@@ -39,84 +39,12 @@ _RANK: Final = {state: rank for rank, state in enumerate(overview.ORDER)}
 _MANY: Final = 256
 # To judge one takes 30 µs, and the sentences about all of them name a few.
 _SHOWN: Final = 100
-# 6. the last whole second: the last microsecond is no float, and the next one up is in the year 10000.
-_LAST: Final = datetime.datetime(9999, 12, 31, 23, 59, 59, tzinfo=datetime.UTC).timestamp()
+# What a Revocation of a certificate names.
+_KEY: Final = "key"
+_SERIAL: Final = "serial number"
 
 
-class Record:
-    """What is kept of one node (1). Instants are seconds since 1970; what is not known is 0, or empty."""
-
-    __slots__ = (
-        "came_by",
-        "ends",
-        "issued",
-        "joined",
-        "joined_in",
-        "key",
-        "labels",
-        "listed",
-        "name",
-        "number",
-        "registered",
-        "renewed",
-        "requests",
-        "rule",
-        "seconds",
-        "segment",
-        "serial",
-        "served",
-        "served_in",
-        "served_until",
-        "state",
-        "wakes",
-    )
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.registered = False
-        self.labels: tuple[str, ...] = ()
-        # Its Lease: when it was renewed, and for how long it counts.
-        self.renewed = 0.0
-        self.seconds = 0
-        # Its newest certificate, and where the ledger has it.
-        self.issued = 0
-        self.ends = 0
-        self.serial = ""
-        self.key = b""
-        self.rule = ""
-        self.segment = ""
-        self.number = 0
-        # How it came in, when, and where the ledger says so.
-        self.came_by = ""
-        self.joined = 0
-        self.joined_in = ""
-        # The newest certificate that it serves with: when it was issued, when it ends, and where the ledger says so.
-        self.served = 0
-        self.served_until = 0
-        self.served_in = ""
-        self.requests: tuple[overview.Request, ...] = ()
-        # As it was judged last; whether it is in the order; and when it is to be judged again (3).
-        self.state = overview.State.GOOD
-        self.listed = False
-        self.wakes = math.inf
-
-    @property
-    def place(self) -> str:
-        """Where the ledger has its certificate; empty: nowhere."""
-        return f"{self.segment}/{self.number}" if self.segment else ""
-
-    @property
-    def is_over(self) -> bool:
-        """Whether there is nothing left of it."""
-        return not (self.registered or self.renewed or self.issued or self.joined or self.served or self.requests)
-
-
-def _instant(seconds: float) -> datetime.datetime:
-    # 6. within the years that there are
-    return datetime.datetime.fromtimestamp(min(seconds, _LAST), datetime.UTC)
-
-
-def order(record: Record) -> tuple[int, float, str]:
+def order(record: node_record.Record) -> tuple[int, float, str]:
     """Those that need somebody first (4)."""
     return _RANK[record.state], record.ends or math.inf, record.name
 
@@ -129,11 +57,13 @@ class Table:
         self.version = 0
         self.leases_read = True
         self.ledger_read = True
-        self._records: dict[str, Record] = {}
-        self._ordered: list[Record] = []
+        self._records: dict[str, node_record.Record] = {}
+        self._ordered: list[node_record.Record] = []
         self._marked: set[str] = set()
         self._wakes: list[tuple[float, str]] = []
         self._request_nodes: dict[str, str] = {}
+        # Keys and serial numbers that Revocations have come to name, or to name no more.
+        self._hunted: set[tuple[str, str]] = set()
         self._counts = dict.fromkeys(overview.ORDER, 0)
         # Labels and rules are alike on thousands of nodes: each text is kept once.
         self._texts: dict[str, str] = {}
@@ -143,7 +73,7 @@ class Table:
     # --- what is looked at
 
     @property
-    def ordered(self) -> list[Record]:
+    def ordered(self) -> list[node_record.Record]:
         """Those that are listed, in order, as they were settled last. Not to be changed."""
         return self._ordered
 
@@ -157,14 +87,14 @@ class Table:
         """How many wait to be judged."""
         return len(self._marked)
 
-    def __iter__(self) -> Iterator[Record]:
+    def __iter__(self) -> Iterator[node_record.Record]:
         """All that is kept, listed or not."""
         return iter(self._records.values())
 
-    def get(self, name: str) -> Record | None:
+    def get(self, name: str) -> node_record.Record | None:
         return self._records.get(name)
 
-    def row(self, record: Record, now: datetime.datetime) -> overview.Row:
+    def row(self, record: node_record.Record, now: datetime.datetime) -> overview.Row:
         """One node, as it stands at this instant."""
         return overview.judge(record.name, self._facts(record, now), now)
 
@@ -191,7 +121,7 @@ class Table:
             counts=dict(self._counts), needing=rows, serving=serving.of_seconds(served, now, whole=whole)
         )
 
-    def _first(self, state: overview.State, begin: int, count: int) -> list[Record]:
+    def _first(self, state: overview.State, begin: int, count: int) -> list[node_record.Record]:
         records = self._ordered[begin : begin + count]
         if state is overview.State.SILENT and count > _SHOWN:
             # When the first of them fell silent is told.
@@ -257,7 +187,7 @@ class Table:
                 record.key = b""
                 self._mark(record.name)
             if record.joined_in == segment:
-                record.came_by, record.joined, record.joined_in = "", 0, ""
+                record.came_by, record.token_maker, record.joined, record.joined_in = "", "", 0, ""
                 self._mark(record.name)
             if record.served_in == segment:
                 record.served, record.served_until, record.served_in = 0, 0, ""
@@ -304,6 +234,7 @@ class Table:
 
     def settle(self, now: datetime.datetime) -> None:
         """Judge those that have changed (2), and those whose instant has come (3)."""
+        self._mark_hunted()
         self._wake(now.timestamp())
         if not self._marked:
             return
@@ -322,7 +253,7 @@ class Table:
                 self._records.pop(record.name, None)
                 self.failures.pop(record.name, None)
 
-    def _settle_many(self, marked: Iterable[Record], now: datetime.datetime) -> None:
+    def _settle_many(self, marked: Iterable[node_record.Record], now: datetime.datetime) -> None:
         for record in marked:
             record.listed = self._guarded(self._judge, record, now)
         self._ordered = sorted((record for record in self._records.values() if record.listed), key=order)
@@ -331,7 +262,10 @@ class Table:
             self._counts[record.state] += 1
 
     def _guarded(
-        self, ask: Callable[[Record, datetime.datetime], bool], record: Record, now: datetime.datetime
+        self,
+        ask: Callable[[node_record.Record, datetime.datetime], bool],
+        record: node_record.Record,
+        now: datetime.datetime,
     ) -> bool:
         """The answer about one node; False, with the error kept, where there is none (6)."""
         self.failures.pop(record.name, None)
@@ -341,14 +275,14 @@ class Table:
             self.failures[record.name] = error
             return False
 
-    def _judge(self, record: Record, now: datetime.datetime) -> bool:
+    def _judge(self, record: node_record.Record, now: datetime.datetime) -> bool:
         """Whether it is listed (5), with its state, and with the instant at which to look again."""
         facts = self._facts(record, now)
         record.state = overview.judge(record.name, facts, now).state
         self._schedule(record, facts, now.timestamp())
         return record.registered or bool(record.requests) or now.timestamp() < record.ends
 
-    def _schedule(self, record: Record, facts: overview.Facts, now: float) -> None:
+    def _schedule(self, record: node_record.Record, facts: overview.Facts, now: float) -> None:
         # 3. the next instant that matters
         instants = [record.renewed + record.seconds, float(record.ends)]
         if facts.newest is not None:
@@ -371,12 +305,12 @@ class Table:
             if (
                 record.state is overview.State.GOOD
                 and record.renewed + record.seconds > now
-                and self._guarded(self._calm, record, _instant(now))
+                and self._guarded(self._calm, record, node_record.instant(now))
             ):
                 continue
             self._marked.add(name)
 
-    def _calm(self, record: Record, now: datetime.datetime) -> bool:
+    def _calm(self, record: node_record.Record, now: datetime.datetime) -> bool:
         """Whether a good node only has renewed its Lease, so that nothing is to be judged; its next instant is awaited."""
         facts = self._facts(record, now)
         if facts.newest is None or overview.window(facts.newest)[1] <= now:
@@ -384,21 +318,23 @@ class Table:
         self._schedule(record, facts, now.timestamp())
         return True
 
-    def _facts(self, record: Record, now: datetime.datetime) -> overview.Facts:
+    def _facts(self, record: node_record.Record, now: datetime.datetime) -> overview.Facts:
         return overview.Facts(
             registered=record.registered,
-            pulse=_pulse(record),
-            newest=_certificate(record),
+            pulse=node_record.pulse(record),
+            newest=node_record.certificate(record),
             came_by=record.came_by,
             requests=record.requests,
-            revoked=self.revocations.of_node(record.name, now) if len(self.revocations) else None,
+            revoked=self.revocations.of_node(record.name, now, serial=record.serial, key=node_record.key_text(record))
+            if len(self.revocations)
+            else None,
             leases_read=self.leases_read,
             ledger_read=self.ledger_read,
         )
 
     # --- places
 
-    def _take_out(self, record: Record) -> None:
+    def _take_out(self, record: node_record.Record) -> None:
         """Out of its place, before something changes by which the place is found: its state, its end."""
         if record.listed:
             at = bisect.bisect_left(self._ordered, order(record), key=order)
@@ -406,15 +342,15 @@ class Table:
             self._counts[record.state] -= 1
             record.listed = False
 
-    def _put_in(self, record: Record) -> None:
+    def _put_in(self, record: node_record.Record) -> None:
         bisect.insort(self._ordered, record, key=order)
         self._counts[record.state] += 1
         record.listed = True
 
-    def _of(self, name: str) -> Record:
+    def _of(self, name: str) -> node_record.Record:
         record = self._records.get(name)
         if record is None:
-            record = self._records[name] = Record(name)
+            record = self._records[name] = node_record.Record(name)
         return record
 
     def _once(self, text: str) -> str:
@@ -428,62 +364,34 @@ class Table:
             name = text.removeprefix(user_names.NODE_PREFIX)
             if kind == "user" and name in self._records:
                 self._mark(name)
+            elif kind in {_KEY, _SERIAL}:
+                self._hunted.add((kind, text))
 
-    def _take(self, record: Record, line: ledger_index.Line, entry: entries.Entry) -> None:
+    def _mark_hunted(self) -> None:
+        """Those whose certificate a Revocation names, or named: looked for once, however many Revocations came."""
+        for record in self._records.values() if self._hunted else ():
+            named = ((_KEY, node_record.key_text(record)), (_SERIAL, revocation.normal_serial(record.serial)))
+            if not self._hunted.isdisjoint(named):
+                self._mark(record.name)
+        self._hunted.clear()
+
+    def _take(self, record: node_record.Record, line: ledger_index.Line, entry: entries.Entry) -> None:
         issued = int(entry.issued_at.timestamp())
         if entry.rule not in {entries.RENEWAL, entries.SERVING} and issued >= record.joined:
             record.joined, record.joined_in = issued, self._once(line.segment)
             record.came_by = self._once(overview.came_by((entry,)))
+            record.token_maker = self._once(entry.token_maker)
             self._mark(record.name)
         if issued >= record.issued:
             self._take_out(record)
             record.issued, record.ends = issued, int(entry.not_after.timestamp())
-            record.serial, record.key = entry.serial, _packed(entry.key_fingerprint)
+            record.serial, record.key = entry.serial, node_record.packed(entry.key_fingerprint)
             record.rule = self._once(entry.rule)
             record.segment, record.number = self._once(line.segment), line.number
             self._mark(record.name)
 
-    def _take_serving(self, record: Record, line: ledger_index.Line, entry: entries.Entry) -> None:
+    def _take_serving(self, record: node_record.Record, line: ledger_index.Line, entry: entries.Entry) -> None:
         issued = int(entry.issued_at.timestamp())
         if issued >= record.served:
             record.served, record.served_until = issued, int(entry.not_after.timestamp())
             record.served_in = self._once(line.segment)
-
-
-def _packed(fingerprint: str) -> bytes:
-    try:
-        return bytes.fromhex(fingerprint)
-    except ValueError:
-        # Not of our making; it is shown as it is.
-        return fingerprint.encode()
-
-
-def key_text(record: Record) -> str:
-    """The fingerprint of its key, as the ledger has it."""
-    return record.key.hex() if len(record.key) == 32 else record.key.decode()
-
-
-def _pulse(record: Record) -> liveness.Pulse | None:
-    if not record.renewed:
-        return None
-    return liveness.Pulse(renewed=_instant(record.renewed), seconds=record.seconds, at=0.0, beat=False)
-
-
-def _certificate(record: Record) -> entries.Entry | None:
-    """What is known of its certificate without looking into the ledger; the rest is empty."""
-    if not record.issued:
-        return None
-    return entries.Entry(
-        issued_at=_instant(record.issued),
-        not_after=_instant(record.ends),
-        signer=signer_names.KUBELET_CLIENT,
-        requester="",
-        authenticated_by="",
-        token_id="",
-        key_fingerprint=key_text(record),
-        serial=record.serial,
-        names=(),
-        rule=record.rule,
-        request="",
-        certificate="",
-    )

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from handfast.rules import revocation
-from handfast.rules.console import node_table, questions, rows, timeline
+from handfast.rules.console import node_record, node_table, questions, rows, timeline
 from handfast.rules.nodes import overview
 
 STATE: Final = "state"
@@ -27,7 +27,7 @@ STATES: Final[Mapping[str, overview.State]] = {
     **{state.value: state for state in overview.ORDER},
     "off": overview.State.SILENT,
 }
-_KEYS: Final[Mapping[str, Callable[[node_table.Record], Any]]] = {
+_KEYS: Final[Mapping[str, Callable[[node_record.Record], Any]]] = {
     "name": operator.attrgetter("name"),
     "issued": lambda record: (record.issued, record.name),
     "ends": lambda record: (record.ends or float("inf"), record.name),
@@ -37,7 +37,7 @@ _KEYS: Final[Mapping[str, Callable[[node_table.Record], Any]]] = {
 SORTS: Final = tuple(_KEYS)
 # Since Leases are renewed all the time, an order by them is made anew.
 _UNSTEADY: Final = frozenset({"seen"})
-_Fits = Callable[[node_table.Record], bool]
+_Fits = Callable[[node_record.Record], bool]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +72,7 @@ class Nodes:
 
     def __init__(self, table: node_table.Table) -> None:
         self._table = table
-        self._sorted: dict[str, tuple[int, Sequence[node_table.Record]]] = {}
+        self._sorted: dict[str, tuple[int, Sequence[node_record.Record]]] = {}
 
     def page(self, question: questions.Question, now: datetime.datetime) -> Page:
         """The rows of a question (3)."""
@@ -93,7 +93,7 @@ class Nodes:
             range=rows.Range(items=items, start=start, total=len(chosen), everything=len(table.ordered)), axis=axis
         )
 
-    def _in_order(self, sort: str) -> Sequence[node_table.Record]:
+    def _in_order(self, sort: str) -> Sequence[node_record.Record]:
         table = self._table
         # 2. the table's own order, or one that was made
         if sort not in _KEYS:
@@ -105,7 +105,7 @@ class Nodes:
         return made
 
 
-def row_of(record: node_table.Record, judged: overview.Row, axis: timeline.Axis) -> Row:
+def row_of(record: node_record.Record, judged: overview.Row, axis: timeline.Axis) -> Row:
     """One node on an axis."""
     certificate, window = judged.certificate, judged.renewal
     bar = None
@@ -114,7 +114,7 @@ def row_of(record: node_table.Record, judged: overview.Row, axis: timeline.Axis)
     return Row(judged=judged, bar=bar, labels=record.labels, place=record.place)
 
 
-def _lifetimes(shown: Sequence[node_table.Record]) -> list[datetime.timedelta]:
+def _lifetimes(shown: Sequence[node_record.Record]) -> list[datetime.timedelta]:
     return [datetime.timedelta(seconds=record.ends - record.issued) for record in shown if record.issued]
 
 
@@ -138,10 +138,10 @@ def _word(word: str) -> _Fits:
         return lambda record: word in record.name
     serial, digits = revocation.normal_serial(key), bytes.fromhex(key[: len(key) // 2 * 2])
 
-    def fits(record: node_table.Record) -> bool:
+    def fits(record: node_record.Record) -> bool:
         if word in record.name or record.serial.startswith((serial, key)):
             return True
-        return record.key.startswith(digits) and node_table.key_text(record).startswith(key)
+        return record.key.startswith(digits) and node_record.key_text(record).startswith(key)
 
     return fits
 

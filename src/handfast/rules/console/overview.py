@@ -22,6 +22,7 @@ from handfast.api.printing import ages
 from handfast.rules import check, request_explanation
 from handfast.rules.console import consequences
 from handfast.rules.diagnoses import facts, judged, members, standing
+from handfast.rules.mesh import check_workloads
 from handfast.rules.nodes import join_failures
 from handfast.rules.nodes import overview as node_states
 from handfast.rules.tokens import failed_joins
@@ -37,6 +38,8 @@ PAGES: Final[Mapping[str, str]] = {
     "store": "/store",
 }
 _ELSE: Final = "/check"
+# A reason of which a page shows exactly what it is about.
+_LINKS: Final[Mapping[str, str]] = {check_workloads.WOULD_REFUSE: "/mesh/edges?state=would+be+refused"}
 # 3. how long ago a refused join may be
 RECENT: Final = datetime.timedelta(hours=1)
 _STATES: Final[Mapping[node_states.State, tuple[str, str]]] = {
@@ -107,10 +110,10 @@ def _of_check(
             text=each.sentence,
             urgent=each.verdict is check.Verdict.FAILED,
             reason=each.reason,
-            since=seen.get((each.name, each.reason)),
+            since=each.since or seen.get((each.name, each.reason)),
             follows=consequences.of(each.reason),
             command=each.hint,
-            link=page_of(each.name),
+            link=_LINKS.get(each.reason) or page_of(each.name),
         )
 
 

@@ -4,8 +4,8 @@
 1. Its readiness, one line for each part, as `/readyz?verbose` says it.
 2. Its figures, as far as they are about the store and about what is held in memory for it, of `/metrics`. What is not there is not shown: another API server has others.
 3. The servers that share the store, by their Leases. One whose Lease has ended is said to be gone.
-4. Sentences for what needs somebody: no space, writes whose outcome nobody knows, a server that lags or is gone, several versions at once.
-5. The rest of `handfast store status` is read off the store itself, which the API does not show: how large it is, how old its backup, which keys seal it. So the command is named.
+4. Sentences for what needs somebody: no space, writes whose outcome nobody knows, a member of the etcd that does not answer, a server that lags or is gone, several versions at once.
+5. How the store itself is, row by row, is `store_facts`'. What the API does not show, where it lies and whether every value can be read, is told by commands: they are named.
 """
 
 from __future__ import annotations
@@ -19,16 +19,15 @@ from typing import Final
 
 from handfast.api import objects
 from handfast.rules import server_leases
+from handfast.rules.console import exposition, store_facts
 
 COMMAND: Final = "handfast store status"
 # What only the store itself knows (5), and what says it.
 ONLY_BY_COMMAND: Final[Mapping[str, str]] = {
-    "engine, place and size; revision and stored form; seal keys; restores; the last backup": COMMAND,
+    "where it lies, and all of this also when no server answers": COMMAND,
     "whether every value can be read": "handfast store verify",
 }
-_MOST: Final = 2 << 20
 _LAG: Final = 1000
-_SIZES: Final = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +66,8 @@ class _Wanted:
 
 
 _WANTED: Final = (
-    _Wanted("handfast_resource_version", "resource version", "the newest that is applied"),
     _Wanted("handfast_apiservers", "API servers", "that share this store"),
+    _Wanted("handfast_store_lag_revisions", "lag", "revisions that its copy is behind the store"),
     _Wanted("handfast_store_free_bytes", "free space", "of the store's file system", "bytes"),
     _Wanted("handfast_store_reserve_bytes", "reserve", "kept so that a full disk still takes deletes", "bytes"),
     _Wanted("handfast_store_full", "full", "whether writes that add something find no space", "truth"),
@@ -86,6 +85,9 @@ _WANTED: Final = (
 )
 
 
+METRICS: Final = frozenset({each.metric for each in _WANTED}) | store_facts.METRICS
+
+
 def readiness(text: str) -> tuple[Part, ...]:
     """The parts of a server (1)."""
     parts = []
@@ -96,18 +98,10 @@ def readiness(text: str) -> tuple[Part, ...]:
     return tuple(parts)
 
 
-def values(text: str) -> dict[str, float]:
-    """The metrics without labels that are shown (2); what is no number is left out."""
-    wanted = {each.metric for each in _WANTED}
-    read = {}
-    for line in text[:_MOST].splitlines():
-        name, _, value = line.partition(" ")
-        if name in wanted:
-            try:
-                read[name] = float(value)
-            except ValueError:
-                continue
-    return read
+def values(samples: exposition.Samples) -> dict[str, float]:
+    """The numbers without labels that are shown (2)."""
+    read = {each.metric: exposition.number(samples, each.metric) for each in _WANTED}
+    return {name: value for name, value in read.items() if value is not None}
 
 
 def figures(read: Mapping[str, float]) -> tuple[Figure, ...]:
@@ -123,8 +117,7 @@ def _written(value: float, unit: str) -> str:
     if unit == "truth":
         return "yes" if value else "no"
     if unit == "bytes":
-        size, word = next(((size, word) for size, word in _SIZES if value >= size), (1, "B"))
-        return f"{value / size:.1f} {word}" if size > 1 else f"{value:.0f} B"
+        return store_facts.size(value)
     return f"{value:,.0f}"
 
 
@@ -138,6 +131,7 @@ def needing(
     parts: Sequence[Part],
     read: Mapping[str, float],
     there: Sequence[server_leases.Server],
+    members: Sequence[store_facts.Member],
     now: datetime.datetime,
 ) -> tuple[Need, ...]:
     """What needs somebody, the most urgent first (4)."""
@@ -156,6 +150,7 @@ def needing(
         )
     if unknown := read.get("handfast_store_writes_unknown_total"):
         rows.append(Need(f"of {unknown:,.0f} writes nobody knows whether they were done", False, f"see {COMMAND}"))
+    rows += _members(members)
     alive = [each for each in there if each.is_alive(now)]
     rows += [
         Need(
@@ -169,6 +164,21 @@ def needing(
             Need(f"servers of several versions share the store: {', '.join(versions)}", False, "finish the upgrade")
         )
     return tuple(rows)
+
+
+def _members(members: Sequence[store_facts.Member]) -> list[Need]:
+    """Of an etcd: without a majority nothing is written."""
+    silent = [each.address for each in members if not each.answers]
+    lost = 2 * len(silent) >= len(members)
+    follows = "without a majority nothing is written" if lost else "the others go on without it"
+    return [
+        Need(
+            f"the member {address} of the etcd does not answer: {follows}",
+            lost,
+            "see its machine, and the log of etcd there",
+        )
+        for address in silent
+    ]
 
 
 def grant(user: str) -> str:

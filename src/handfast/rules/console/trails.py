@@ -17,8 +17,6 @@ from handfast.rules import user_names
 from handfast.rules.ledger import entries
 from handfast.rules.mesh import certify, holders
 
-BOOTSTRAP: Final = "bootstrap-token"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
@@ -100,7 +98,8 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What is known beside the entry: whether its request and its token are still there, and who made the token. None: that may not be read."""
+    """What is known beside the entry: whether its request and its token are still there, and who made the token: by the ledger, or by the token
+    itself. None: that may not be read."""
 
     request_there: bool | None = None
     token_there: bool | None = None
@@ -147,7 +146,7 @@ def _rule(entry: entries.Entry) -> Step:
 
 
 def _credential(entry: entries.Entry, facts: Facts) -> tuple[Step, ...]:
-    if entry.authenticated_by != BOOTSTRAP:
+    if entry.authenticated_by != entries.BOOTSTRAP_TOKEN:
         word = entry.authenticated_by or "credential"
         text = entry.token_id or "no id on record"
         path = f"/ledger?filter={_quoted(entry.token_id)}" if entry.token_id else ""
@@ -163,9 +162,11 @@ def _token(label: str, token_id: str, facts: Facts) -> tuple[Step, ...]:
             label, token_id, f"/ledger?filter={_quoted(token_id)}", "it is gone; this leads to what else came by it"
         )
     if facts.made_by:
-        return (token, Step("made by", facts.made_by, f"/tokens?filter={_quoted(facts.made_by)}"))
+        # 1. where the token is gone, to whatever else came by tokens of the same maker
+        where = "/ledger" if facts.token_there is False else "/tokens"
+        return (token, Step("made by", facts.made_by, f"{where}?filter={_quoted(facts.made_by)}"))
     why = (
-        "it is gone with the token"
+        "it is gone with the token: the entry is older than that note, or of another API server"
         if facts.token_there is False
         else "its Secret does not say: it is older than that note, or may not be read"
     )

@@ -15,8 +15,7 @@ import datetime
 from typing import Final
 
 from handfast import errors
-from handfast.api import jsonpath, objects
-from handfast.api.printing import ages
+from handfast.api import durations, jsonpath, objects
 from handfast.rules import check
 from handfast.rules.diagnoses import ending, facts, reaching
 
@@ -64,7 +63,7 @@ def _led(name: str, lease: objects.Document, now: datetime.datetime) -> check.Ch
     except (ValueError, errors.Refused):
         return check.Check(name, _FAILED, f"{title} does not say when it was renewed", "NoLeader", _START)
     ago, terms = now - renewed, jsonpath.number(lease, "spec", "leaseDurationSeconds") or _DURATION
-    said = f"{title} of {holder} was renewed {ages.human_duration(max(ago, datetime.timedelta()))} ago"
+    said = f"{title} of {holder} was renewed {durations.short(ago)} ago"
     if ago.total_seconds() > _TERMS * terms:
         return check.Check(name, _FAILED, f"{said}, and lasts {terms} s: nobody leads", "NoLeader", _START)
     return check.Check(name, _OK, said)

@@ -15,8 +15,7 @@ import datetime
 from collections.abc import Sequence
 from typing import Final
 
-from handfast.api import objects
-from handfast.api.printing import ages
+from handfast.api import durations, objects
 from handfast.pki import certificates
 from handfast.rules import check
 from handfast.rules.mesh import expiry
@@ -85,4 +84,4 @@ def _end(certificate: certificates.Certificate) -> datetime.datetime:
 
 
 def _left(certificate: certificates.Certificate, now: datetime.datetime) -> str:
-    return ages.human_duration(certificate.not_after - now)
+    return durations.short(certificate.not_after - now)

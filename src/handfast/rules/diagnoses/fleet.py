@@ -11,7 +11,7 @@ from __future__ import annotations
 import datetime
 from typing import Final
 
-from handfast.api import jsonpath, objects
+from handfast.api import durations, jsonpath, objects
 from handfast.api.printing import ages
 from handfast.rules import check
 from handfast.rules.diagnoses import ending, facts
@@ -64,7 +64,7 @@ def _slow(pool: pools.Pool, now: datetime.datetime) -> str:
     if now - since <= max(_AT_LEAST, _EACH * machines):
         return ""
     done = jsonpath.number(pool.status, "updatedMachineCount") or 0
-    return f"{pool.name} for {ages.human_duration(now - since)}, {done} of {machines} done"
+    return f"{pool.name} for {durations.short(now - since)}, {done} of {machines} done"
 
 
 def bootstrap_credentials(known: facts.Facts) -> check.Check:

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from handfast import errors
-from handfast.api import jsonpath, objects
+from handfast.api import durations, jsonpath, objects
 from handfast.bootstrap import cluster_info as infos
 from handfast.bootstrap import jws, token_views, tokens
 from handfast.pki import pem, pins
@@ -107,7 +107,7 @@ def _counted(good: Sequence[token_views.View], now: datetime.datetime) -> str:
     if not good:
         return "there is none: no machine can join by a token now"
     ends = [each.expires for each in good if each.expires is not None]
-    first = f", the first ends in {token_views.short_duration(min(ends) - now)}" if ends else ""
+    first = f", the first ends in {durations.short(min(ends) - now)}" if ends else ""
     endless = f", {len(good) - len(ends)} without an end" if len(ends) < len(good) else ""
     return f"{len(good)} good{first}{endless}"
 

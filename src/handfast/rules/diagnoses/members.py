@@ -45,7 +45,9 @@ def requests(known: facts.Facts) -> check.Check:
     if isinstance(read, check.Unread):
         return check.unread(name, read)
     open_ones = [each for each in read.documents if is_open(each)]
-    stuck, waiting = [], []
+    stuck: list[str] = []
+    # Name -> why it waits. A name may have anything in it but a slash and a percent sign.
+    waiting: dict[str, str] = {}
     for each in open_ones:
         title = jsonpath.text(each, "metadata", "name")
         why = read.explanations.get(title)
@@ -53,13 +55,15 @@ def requests(known: facts.Facts) -> check.Check:
             # 1. a controller does not act
             stuck += [f"{title}: {why.verdict}"] if _age(each, known.now) > PATIENCE else []
         else:
-            waiting.append(f"{title}: {'not explained' if why is None else why.sentence}")
+            waiting[title] = "not explained" if why is None else why.sentence
     if stuck:
         said = f"nobody acts on requests that wait for nothing else: {check.several(stuck)}"
         return check.Check(name, _FAILED, said, "RequestsNotActedOn", "see that approver and signer run, and may do it")
     if waiting:
-        said = "; ".join((f"{len(waiting)} wait for somebody: {check.several(waiting)}", *read.unread))
-        return check.Check(name, _WARNING, said, "RequestsWait", f"handfast csr explain {_first(waiting)}")
+        told = [f"{title}: {why}" for title, why in waiting.items()]
+        said = "; ".join((f"{len(waiting)} wait for somebody: {check.several(told)}", *read.unread))
+        first = shlex.quote(next(iter(waiting)))
+        return check.Check(name, _WARNING, said, "RequestsWait", f"handfast csr explain {first}")
     return check.Check(name, _OK, "none waits")
 
 
@@ -72,10 +76,6 @@ def is_open(document: objects.Document) -> bool:
 def _age(document: objects.Document, now: datetime.datetime) -> datetime.timedelta:
     created = ages.instant(jsonpath.text(document, "metadata", "creationTimestamp"))
     return datetime.timedelta() if created is None else now - created
-
-
-def _first(rows: list[str]) -> str:
-    return shlex.quote(rows[0].partition(": ")[0])
 
 
 def nodes(known: facts.Facts) -> check.Check:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from handfast.api import objects
 from handfast.rules import check
 
 _CLASS: Final = "handfast.check"
@@ -22,7 +23,8 @@ _ESCAPES: Final[Mapping[str, str]] = {"&": "&amp;", "<": "&lt;", ">": "&gt;", '"
 def row(each: check.Check) -> dict[str, str]:
     """One check; what there is nothing to say of is left out."""
     fields = {"name": each.name, "verdict": str(each.verdict), "message": each.sentence}
-    more = {"reason": each.reason, "hint": each.hint, "page": each.page}
+    since = "" if each.since is None else objects.timestamp(each.since)
+    more = {"reason": each.reason, "hint": each.hint, "page": each.page, "since": since}
     return fields | {key: value for key, value in more.items() if value}
 
 

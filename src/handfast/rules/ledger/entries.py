@@ -42,6 +42,8 @@ RENEWAL: Final = "NodeRenewal"
 RECOVERY: Final = "NodeRecovery"
 SERVING: Final = "NodeServing"
 BY_HAND: Final = "ByHand"
+# How somebody had authenticated: with a bootstrap token.
+BOOTSTRAP_TOKEN: Final = "bootstrap-token"  # noqa: S105 - a word, no password
 # The machine-approver's reason, which is the real product's; and a machine's first certificate, or its endpoint's.
 MACHINE_APPROVED: Final = "NodeCSRApprove"
 MACHINE_JOIN: Final = "MachineJoin"
@@ -68,9 +70,13 @@ class Entry:
     rule: str
     request: str
     certificate: str
+    # Who made the bootstrap token that was shown; empty where none was, or where nobody wrote it down.
+    token_maker: str = ""
 
 
 _FIELDS: Final = frozenset(field.name for field in fields(Entry))
+# What is left out where it is empty: entries that are older than the field have none, and stay as they are.
+_LEFT_OUT: Final = "token_maker"
 
 
 def names_of(subject: names.Subject, sans: names.Sans) -> tuple[str, ...]:
@@ -91,7 +97,7 @@ def authenticated_by(username: str, groups: Sequence[str], extra: Mapping[str, S
     if credential.startswith(user_names.TOKEN_ID_PREFIX):
         return "service-account", credential.removeprefix(user_names.TOKEN_ID_PREFIX)
     if username.startswith(tokens.USER_PREFIX):
-        return "bootstrap-token", username.removeprefix(tokens.USER_PREFIX)
+        return BOOTSTRAP_TOKEN, username.removeprefix(tokens.USER_PREFIX)
     return ("service-account" if user_names.service_account(username) is not None else "unknown"), ""
 
 
@@ -145,6 +151,8 @@ def _json(entry: Entry) -> str:
     values: dict[str, Any] = {field: getattr(entry, field) for field in _FIELDS}
     for field in _INSTANTS:
         values[field] = objects.timestamp(values[field])
+    if not values[_LEFT_OUT]:
+        del values[_LEFT_OUT]
     return json.dumps(values, sort_keys=True, separators=(",", ":"))
 
 
@@ -154,8 +162,10 @@ def decode(line: str) -> Entry:
     """The inverse of `encode`, but for what was too long; Refused for anything that `encode` would not have written."""
     try:
         values = json.loads(line)
-        if not isinstance(values, dict) or values.keys() != _FIELDS:
-            raise _malformed(f"an entry has exactly the fields {', '.join(sorted(_FIELDS))}")
+        if not isinstance(values, dict) or values.keys() | {_LEFT_OUT} != _FIELDS:
+            raise _malformed(
+                f"an entry has exactly the fields {', '.join(sorted(_FIELDS))}, of which {_LEFT_OUT} may be left out"
+            )
         for field in _INSTANTS:
             values[field] = objects.parse_timestamp(values[field])
         entry = Entry(**{**values, "names": tuple(values["names"])})

@@ -190,7 +190,7 @@ def by_machine(
         return (link,)
     machine = linked[0]
     # 5. which has addresses
-    known = kubelet.Check(KNOWN, bool(machine.addresses), f"{machine.title} has {_list(_texts(machine))}")
+    known = kubelet.Check(KNOWN, bool(machine.addresses), f"{machine.title} has {kubelet.listed(_texts(machine))}")
     return (link, known, _within(facts.request.sans, machine, egress)) if known.passed else (link, known)
 
 
@@ -203,9 +203,11 @@ def by_kubelet(
         return (served,)
     # 9. the same names, each as often
     more, fewer = _difference(facts.request.sans, presented.sans)
-    compared = f"{_list(facts.request.sans.texts())} is to be {_list(presented.sans.texts())}"
+    compared = f"{kubelet.listed(facts.request.sans.texts())} is to be {kubelet.listed(presented.sans.texts())}"
     if more or fewer:
-        compared += "".join(f"; {word}: {_list(texts)}" for word, texts in (("new", more), ("missing", fewer)) if texts)
+        compared += "".join(
+            f"; {word}: {kubelet.listed(texts)}" for word, texts in (("new", more), ("missing", fewer)) if texts
+        )
     return (served, kubelet.Check(SAME, not more and not fewer, compared))
 
 
@@ -244,10 +246,14 @@ def _within(sans: names.Sans, machine: inventory.Machine, egress: Sequence[str])
     foreign = kubelet.not_of_the_node(names.Sans(ip=sans.ip), (*by_address, *egress))
     said = []
     if foreign_names:
-        said.append(f"the DNS names {_list(foreign_names)} are not among the names {_list(by_name)} of {machine.title}")
+        said.append(
+            f"the DNS names {kubelet.listed(foreign_names)} are not among the names {kubelet.listed(by_name)} of {machine.title}"
+        )
     if foreign:
-        beside = f" or the Node's egress IPs {_list(egress)}" if egress else ""
-        said.append(f"{_list(foreign)} is not among the addresses {_list(by_address)} of {machine.title}{beside}")
+        beside = f" or the Node's egress IPs {kubelet.listed(egress)}" if egress else ""
+        said.append(
+            f"{kubelet.listed(foreign)} is not among the addresses {kubelet.listed(by_address)} of {machine.title}{beside}"
+        )
     return kubelet.Check(WITHIN, not said, "; ".join(said) or f"all are addresses of {machine.title}")
 
 
@@ -275,7 +281,3 @@ def _forms(sans: names.Sans) -> list[str]:
 
 def _texts(machine: inventory.Machine) -> list[str]:
     return [f"{row.type} {row.address}" for row in machine.addresses]
-
-
-def _list(texts: Sequence[str]) -> str:
-    return f"[{', '.join(texts)}]"

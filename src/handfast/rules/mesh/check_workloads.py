@@ -7,6 +7,7 @@
 4. A Pod that should have a proxy has one. One that ended is none, nor one whose namespace the webhook leaves alone.
 5. A Pod of the mesh has the trust anchors of today: those that its agent has acknowledged, or without an agent those it was injected with, until it is started again.
 6. No agent of a Pod that lives has reported a certificate that is over, or that it should have renewed by now: the last tenth of its life is for renewals that went wrong.
+7. Nobody was seen within the last hour whom policies in audit would refuse, were they enforced. They refuse nobody now; it is told since when they would.
 """
 
 from __future__ import annotations
@@ -19,7 +20,18 @@ from typing import Any, Final
 from handfast import errors
 from handfast.api import jsonpath, objects
 from handfast.rules import check
-from handfast.rules.mesh import check_facts, check_trust, injectable, injection, names, settings, webhook, workloads
+from handfast.rules.mesh import (
+    check_facts,
+    check_trust,
+    edges,
+    injectable,
+    injection,
+    names,
+    reports,
+    settings,
+    webhook,
+    workloads,
+)
 
 # As Linkerd judges a Node's heartbeat.
 _SILENT: Final = datetime.timedelta(minutes=5, seconds=10)
@@ -29,6 +41,9 @@ _ENDED: Final = frozenset({"Succeeded", "Failed"})
 _ITS_LOG: Final = "see the log of the agent, and handfast mesh explain"
 # What is left of a certificate when its renewal is late.
 _LAST_PART: Final = 0.1
+# 7. as long as a refused join is told of
+_LATELY: Final = datetime.timedelta(hours=1)
+WOULD_REFUSE: Final = "PolicyWouldRefuse"
 _RESTART: Final = "start these Pods again: kubectl rollout restart"
 
 
@@ -41,6 +56,7 @@ def checks(facts: check_facts.Facts) -> tuple[check.Check, ...]:
         _unmeshed(facts),
         _pod_anchors(facts),
         _certificates(facts),
+        _would_be_refused(facts),
     )
 
 
@@ -201,6 +217,33 @@ def _certificates(facts: check_facts.Facts) -> check.Check:
         _ITS_LOG,
         f"none of {len(living)} that agents reported is over, or late",
     )
+
+
+def _would_be_refused(facts: check_facts.Facts) -> check.Check:
+    name, read = "audit", check_trust.chosen(facts) or settings.Settings()
+    if isinstance(facts.workloads, check.Unread):
+        return check.unread(name, facts.workloads)
+    mesh = read.mesh(facts.namespace)
+    # 7. seen lately, in audit
+    since: dict[str, datetime.datetime] = {}
+    for server, row in _inbound(facts.workloads):
+        if row.would_be_refused and not row.refused and row.last is not None and facts.now - row.last <= _LATELY:
+            client = edges.title(row.peer, mesh) if row.peer else "somebody without an identity"
+            title = f"{client} to {edges.title(server, mesh)}:{row.port}"
+            began = row.first or row.last
+            since[title] = min(began, since.get(title, began))
+    if not since:
+        return check.Check(name, check.Verdict.OK, "no call of the last hour would be refused by policies in audit")
+    said = f"called within the last hour, and would be refused if policies in audit were enforced: {check.several(sorted(since))}"
+    hint = "allow them before you enforce those policies: handfast mesh edges --would-deny"
+    return check.Check(name, check.Verdict.WARNING, said, WOULD_REFUSE, hint, since=min(since.values()))
+
+
+def _inbound(rows: Sequence[objects.Document]) -> Iterator[tuple[str, edges.Reported]]:
+    """What servers have reported, with who they are."""
+    for document in rows:
+        if (workload := edges.read(document)) is not None:
+            yield from ((workload.identity, row) for row in workload.edges if row.direction == reports.INBOUND)
 
 
 _ZERO: Final = datetime.timedelta()

@@ -14,6 +14,8 @@ COLUMNS: Final = ("NODE", "STATE", "CERTIFICATE", "ENDS", "RENEWS BY", "LAST SEE
 WIDE_COLUMNS: Final = (*COLUMNS, "SERIAL", "KEY", "NEXT STEP")
 # Those that may be shortened, the least important first.
 MINOR: Final = ("KEY", "SERIAL", "NEXT STEP", "CERTIFICATE", "CAME BY", "RENEWS BY", "PROBLEM")
+# The one of them that holds sentences.
+SENTENCES: Final = "PROBLEM"
 
 
 def cells(row: overview.Row, now: datetime.datetime, *, wide: bool = False) -> tuple[str, ...]:

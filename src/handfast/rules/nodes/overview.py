@@ -32,7 +32,7 @@ from typing import Any, Final
 import msgspec
 
 from handfast import errors
-from handfast.api import jsonpath, objects, signer_names
+from handfast.api import durations, jsonpath, objects, signer_names
 from handfast.api.printing import ages
 from handfast.pki import renewal
 from handfast.rules import revocation, user_names
@@ -211,13 +211,15 @@ def _urgency(row: Row) -> tuple[int, datetime.datetime, str]:
 
 
 def _row(name: str, one: Known, read: Objects, now: datetime.datetime) -> Row:
+    newest = max(one.issued, key=lambda entry: entry.issued_at, default=None)
+    serial, key = ("", "") if newest is None else (newest.serial, newest.key_fingerprint)
     facts = Facts(
         registered=one.node is not None,
         pulse=liveness.seen(one.lease, None, 0.0, beat=False),
-        newest=max(one.issued, key=lambda entry: entry.issued_at, default=None),
+        newest=newest,
         came_by=came_by(one.issued),
         requests=one.requests,
-        revoked=read.revocations.of_node(name, now),
+        revoked=read.revocations.of_node(name, now, serial=serial, key=key),
         leases_read=read.leases is not None,
         ledger_read=read.issued is not None,
     )
@@ -227,7 +229,7 @@ def _row(name: str, one: Known, read: Objects, now: datetime.datetime) -> Row:
 def judge(name: str, facts: Facts, now: datetime.datetime) -> Row:
     """One node, as it stands at this instant."""
     newest = facts.newest
-    state, problem, step = _of_someone(name, facts) or _of_certificate(newest, now) or _of_lease(facts, now)
+    state, problem, step = _of_someone(name, facts) or _of_certificate(newest, now) or _of_lease(name, facts, now)
     # 5. what could not be read
     if (state is State.UNRECORDED and not facts.ledger_read) or (state is State.SILENT and not facts.leases_read):
         state, problem, step = _GOOD
@@ -254,11 +256,11 @@ def _of_someone(name: str, facts: Facts) -> Judged | None:
     """What people have decided of it, or have to decide."""
     revoked = facts.revoked
     if revoked is not None:
-        return (
-            State.REVOKED,
-            f"Revocation {revoked.name}: {revoked.reason}",
-            f"handfast node revoke {shlex.quote(name)} --undo",
-        )
+        by_name = user_names.node_user(name) in {text for kind, text in revoked.targets() if kind == "user"}
+        undo = f"handfast node revoke {shlex.quote(name)} --undo"
+        # One of its certificate alone lets it join again, with another key.
+        step = undo if by_name else f"if that was a mistake: kubectl delete revocation {shlex.quote(revoked.name)}"
+        return State.REVOKED, f"Revocation {revoked.name}: {revoked.reason}", step
     if not facts.requests:
         return None
     recovers = any(each.requester.startswith(user_names.NODE_RECOVERY_PREFIX) for each in facts.requests)
@@ -270,23 +272,28 @@ def _of_certificate(newest: entries.Entry | None, now: datetime.datetime) -> Jud
     if newest is None:
         return State.UNRECORDED, "the ledger has no certificate of it", ""
     if now >= newest.not_after:
-        ended = ages.human_duration(now - newest.not_after)
+        ended = durations.short(now - newest.not_after)
         return State.EXPIRED, f"its certificate ended {ended} ago", _ON_THE_MACHINE
     due = window(newest)[1]
     if now >= due:
-        return State.LATE, f"its renewal is {ages.human_duration(now - due)} late", _ON_THE_MACHINE
+        return State.LATE, f"its renewal is {durations.short(now - due)} late", _ON_THE_MACHINE
     return None
 
 
-def _of_lease(facts: Facts, now: datetime.datetime) -> Judged:
+def _of_lease(name: str, facts: Facts, now: datetime.datetime) -> Judged:
     """Whether it is seen (2)."""
     pulse = facts.pulse
     if not facts.registered:
-        return State.SILENT, "it has a certificate, and has not registered", "on the machine: handfast node run"
+        gone = f"if it is gone for good: handfast node revoke {shlex.quote(name)}"
+        return (
+            State.SILENT,
+            "it has a certificate, and has not registered",
+            f"on the machine: handfast node run; {gone}",
+        )
     if pulse is None:
         return State.SILENT, "it has never renewed its Lease", _ON_THE_MACHINE
     if pulse.left(now, 0.0) <= 0:
-        ago = ages.human_duration(max(now - pulse.renewed, datetime.timedelta()))
+        ago = durations.short(now - pulse.renewed)
         return State.SILENT, f"its Lease was renewed {ago} ago", _ON_THE_MACHINE
     return _GOOD
 
@@ -314,6 +321,6 @@ def came_by(issued: Iterable[entries.Entry]) -> str:
         return f"Machine {machine}" if machine else "machine-approver"
     if newest.rule.startswith(entries.BY_HAND):
         return "by hand"
-    if newest.authenticated_by == "bootstrap-token":
+    if newest.authenticated_by == entries.BOOTSTRAP_TOKEN:
         return f"{BY_TOKEN}{newest.token_id}"
     return "recovery" if newest.rule == entries.RECOVERY else newest.authenticated_by

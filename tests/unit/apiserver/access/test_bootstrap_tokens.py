@@ -15,6 +15,7 @@ from handfast.apiserver.access import bootstrap_tokens
 from handfast.apiserver.state import envelope, items, replica
 from handfast.bootstrap import token_verdict, tokens
 from handfast.rules import networks
+from handfast.rules.tokens import maker
 
 NOW = datetime.datetime(2026, 11, 15, 12, 0, 0, tzinfo=datetime.UTC)
 TOKEN = tokens.Token("foobar", "circumnavigation")
@@ -55,6 +56,16 @@ class Server:
         with pytest.raises(identity.Unauthorized) as caught:
             self.ask(text, now)
         return caught.value
+
+
+@pytest.mark.parametrize(("can_read", "named"), [(True, "alice"), (False, "")])
+def test_who_made_a_token_is_told_once_every_server_can_read_it(can_read: bool, named: str) -> None:
+    server = Server()
+    server.put(secret(lambda made: made["metadata"].update(annotations={maker.KEY: "alice"})))
+    judge = bootstrap_tokens.BootstrapTokens(server.replica, ("api",), lambda: can_read)
+    verdict = judge.authenticate(TEXT, ("api",), NOW)
+    assert verdict is not None
+    assert (verdict.user.token_maker, verdict.user.extra) == (named, {})
 
 
 @pytest.fixture

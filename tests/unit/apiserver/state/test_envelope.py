@@ -68,7 +68,7 @@ class TestSealed:
     ("value", "why"),
     [
         (b"", "stored in format nothing, this version reads 1"),
-        (b"\x02v1\x00\x00{}", "stored in format 2, this version reads 1"),
+        (b"\x03v1\x00\x00{}", "stored in format 3, this version reads 1, 2"),
         (b"{}", "stored in format 123"),
         (b"\x01", "no complete header"),
         (b"\x01v1", "no complete header"),
@@ -114,15 +114,15 @@ class Squeezed:
 def test_a_form_that_is_known_is_read_and_written_only_when_it_is_said(key: str) -> None:
     sealer = seal.Sealer.from_text(seal.generate_line("k1"))
     older = envelope.Envelopes(sealer, SEALED)
-    newer = envelope.Envelopes(sealer, SEALED, {**envelope.FORMS, 2: Squeezed()})
+    newer = envelope.Envelopes(sealer, SEALED, {**envelope.FORMS, 3: Squeezed()})
     payload = b'{"metadata":{"name":"' + b"n" * 400 + b'"}}'
     first = newer.wrap(key, "v1", payload)
     assert (first[0], older.open(key, first)) == (1, payload)
-    newer.write_as(2)
+    newer.write_as(3)
     second = newer.wrap(key, "v1", payload)
-    assert (second[0], len(second) < len(first)) == (2, True)
+    assert (second[0], len(second) < len(first)) == (3, True)
     assert [newer.open(key, value) for value in (first, second)] == [payload, payload]
-    with pytest.raises(envelope.EnvelopeBroken, match="stored in format 2, this version reads 1"):
+    with pytest.raises(envelope.EnvelopeBroken, match="stored in format 3, this version reads 1, 2"):
         older.open(key, second)
-    with pytest.raises(errors.Misuse, match="form: 3 is not known; known are 1-2"):
-        newer.write_as(3)
+    with pytest.raises(errors.Misuse, match="form: 4 is not known; known are 1-3"):
+        newer.write_as(4)

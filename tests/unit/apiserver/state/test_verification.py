@@ -52,7 +52,7 @@ def test_without_keys_sealed_values_are_counted_and_not_opened() -> None:
         (protocol.Entry("stray", b"", 1, 1), "UnknownKey"),
         (protocol.Entry("core//x", b"", 1, 1), "UnknownKey"),
         (protocol.Entry(MAP.key, b"", 1, 1), "EnvelopeBroken"),
-        (protocol.Entry(MAP.key, b"\x02" + MAP.value[1:], 1, 1), "EnvelopeBroken"),
+        (protocol.Entry(MAP.key, b"\x03" + MAP.value[1:], 1, 1), "EnvelopeBroken"),
         (protocol.Entry(MAP.key, b"\x01v1", 1, 1), "EnvelopeBroken"),
         (protocol.Entry(MAP.key, b"\x01v1\0\0{}", 1, 1), "DocumentBroken"),
         (protocol.Entry(MAP.key, MAP.value[:-2], 1, 1), "DocumentBroken"),

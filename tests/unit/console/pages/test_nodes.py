@@ -61,7 +61,13 @@ async def test_every_node_is_a_row_with_its_state_its_bar_and_what_is_behind_its
     found = await browser.get(f"/ledger?filter={serial}")
     assert "1–1 of 1 (of" in found.text
     place = found.text.partition('href="/ledger/')[2].partition('"')[0]
-    assert serial in (await browser.get(f"/ledger/{place}")).text
+    entry = await browser.get(f"/ledger/{place}")
+    assert serial in entry.text
+    # Who made the token is on record, although nobody has the token any more; and is found by it.
+    for page in (one, entry):
+        assert 'href="/ledger?filter=night-shift"' in page.text
+    assert "system:node:edge-" in (await browser.get("/ledger?filter=night-shift")).text
+    assert "system:node:edge-" not in (await browser.get("/ledger?filter=day-shift")).text
 
 
 async def test_a_stranger_s_name_is_shown_escaped_and_marked_as_a_node_that_waits(

@@ -6,17 +6,47 @@ from __future__ import annotations
 import base64
 import json
 
+import prometheus_client
+import pytest
+from prometheus_client import core
+
 from tests.unit.console import served
 from tests.world import world as worlds
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 
 
-async def test_readiness_servers_and_figures_are_shown_with_what_only_the_command_knows(browser: served.Browser):
+SECRETS = "/api/v1/namespaces/default/secrets"
+
+
+async def test_the_store_is_shown_as_its_command_shows_it_and_no_secret_of_it(
+    world: worlds.World, browser: served.Browser
+):
+    await world.request("POST", SECRETS, {"metadata": {"name": "s"}, "stringData": {"k": "n0b0dy-reads-this"}})
+    await world.server.look.ask()
     reply = await browser.until("/store", lambda reply: "apiserver-" in reply.text)
-    for word in ("resource version", "open watches", "handfast store status", "handfast store verify", "store"):
+    figures = world.server.look.figures
+    assert figures.sealed
+    for word in ("sqlite", figures.identity, *figures.sealed, f"{figures.revision:,.0f}", f"{figures.objects:,.0f}"):
+        assert f">{word}</bdi>" in reply.text
+    for word in ("size", "last compaction", "last backup", "resource version", "open watches", "handfast store status"):
         assert word in reply.text
+    assert "n0b0dy" not in reply.text
+    assert str(world.place.root) not in reply.text
     assert "needs somebody" not in reply.text
+
+
+@pytest.mark.parametrize("name", ["apiserver_storage_size_bytes", "of_no_store"])
+async def test_of_another_api_server_is_said_what_is_not_known_and_why(
+    world: worlds.World, browser: served.Browser, name: str
+):
+    # The figures of another API server: those that are told here by that one.
+    registry = core.CollectorRegistry()
+    prometheus_client.Gauge(name, "", ["storage_cluster_id"], registry=registry).labels("etcd-0").set(4 << 20)
+    world.server.metrics.registry = registry
+    reply = await browser.until("/store", lambda reply: "apiserver-" in reply.text)
+    assert "etcdctl endpoint status" in reply.text
+    assert ("4.0 MiB" in reply.text) == ("etcdctl snapshot save" in reply.text) == (name != "of_no_store")
 
 
 async def test_a_lease_of_a_stranger_is_escaped_and_marked(world: worlds.World, browser: served.Browser):

@@ -134,11 +134,11 @@ async def test_the_question_is_kubernetes_own() -> None:
     ("more", "says"),
     [
         pytest.param({"common_name": "mike"}, "common name: 'mike'", id="CN mike"),
-        pytest.param({"organizations": []}, "organization: []", id="no organization"),
+        pytest.param({"organizations": []}, "organization: none is to be [system:nodes]", id="no organization"),
         pytest.param({"organizations": ["system:master"]}, "organization: [system:master]", id="another organization"),
         pytest.param({"organizations": ["system:nodes", "b"]}, "organization: [", id="one more organization"),
         pytest.param({"usages": ["client auth", "server auth"]}, "usages: [", id="server auth"),
-        pytest.param({"sans": SANS}, "no alternative names: [", id="alternative names"),
+        pytest.param({"sans": SANS}, "no alternative names: it has [", id="alternative names"),
         pytest.param({"request": "junk"}, "readable: ", id="unreadable"),
         pytest.param({**SERVER, "username": "joiner"}, "requester: 'joiner'", id="serving, of another"),
     ],

@@ -78,7 +78,10 @@ def test_what_was_compared_is_shown():
     compared = {made.name: made.compared for made in kubelet.checks(facts, "nodeclient")}
     assert compared["signer"] == f"{LEGACY} is to be kubernetes.io/kube-apiserver-client-kubelet"
     assert compared["organization"] == "[system:masters] is to be [system:nodes]"
-    assert compared["no alternative names"] == "[DNS:a.example, IP:192.0.2.1] is to be []"
+    assert compared["no alternative names"] == "it has [DNS:a.example, IP:192.0.2.1], and is to have none"
+    bare = {made.name: made.compared for made in kubelet.checks(kubelet.read(csr(o=())), "nodeclient")}
+    assert bare["organization"] == "none is to be [system:nodes]"
+    assert bare["no alternative names"] == "it has none"
 
 
 @pytest.mark.parametrize(("signer", "permission"), SIGNERS)

@@ -33,6 +33,7 @@ def entry(node: str = "w1", *, age: float = 1, lasts: float = 24, **more: Any) -
         "rule": entries.JOIN,
         "request": f"csr-{node}",
         "certificate": digest(f"certificate of {node}"),
+        "token_maker": "alice",
     }
     return entries.Entry(**{**values, **more})
 

@@ -11,7 +11,7 @@ import pytest
 
 from handfast.api import signer_names
 from handfast.rules import revocation
-from handfast.rules.console import ledger, node_table
+from handfast.rules.console import ledger, node_record, node_table
 from handfast.rules.ledger import entries
 from handfast.rules.nodes import overview
 from tests.unit.rules.console import ledgers
@@ -65,6 +65,7 @@ def test_a_node_becomes_late_expired_and_silent_as_time_passes_and_good_again():
     record = table.get("w1")
     assert record is not None
     assert (record.came_by, record.place) == ("token abcdef", "segment-0000000002/1")
+    assert record.token_maker == "alice"
 
 
 def test_a_lease_that_is_renewed_in_time_has_nothing_judged():
@@ -88,6 +89,21 @@ def test_a_good_node_without_a_certificate_on_record_is_looked_at_when_its_lease
     assert states(table, NOW + datetime.timedelta(seconds=41)) == [("w1", "good")]
     # As the command says it: without a ledger nobody is told of its silence.
     assert states(table, NOW + datetime.timedelta(seconds=80)) == [("w1", "good")]
+
+
+@pytest.mark.parametrize("field", ["keyFingerprint", "serialNumber"])
+def test_a_revocation_of_a_certificate_comes_and_goes(field: str):
+    table = node_table.Table()
+    for name in ("w1", "w2"):
+        good(table, name)
+    assert states(table) == [("w1", "good"), ("w2", "good")]
+    issued = table.get("w2")
+    assert issued is not None
+    text = f"SHA256:{node_record.key_text(issued)}" if field == "keyFingerprint" else issued.serial
+    table.put_revocation({"metadata": {"name": "r1"}, "spec": {field: text, "reason": "reset"}})
+    assert states(table) == [("w2", "revoked"), ("w1", "good")]
+    table.remove_revocation("r1")
+    assert states(table) == [("w1", "good"), ("w2", "good")]
 
 
 def test_a_revocation_comes_and_goes_and_ends_by_itself():
@@ -194,7 +210,7 @@ def test_a_key_that_is_no_fingerprint_is_shown_as_it_is():
     good(table, "w1", key_fingerprint="<no hex>")
     record = table.get("w1")
     assert record is not None
-    assert node_table.key_text(record) == "<no hex>"
+    assert node_record.key_text(record) == "<no hex>"
 
 
 def test_lines_that_are_no_nodes_are_left_out():

@@ -7,7 +7,7 @@ import datetime
 
 import pytest
 
-from handfast.rules.console import node_table, nodes, questions
+from handfast.rules.console import node_record, node_table, nodes, questions
 from handfast.rules.nodes import overview
 from tests.unit.rules.console import ledgers, test_node_table
 
@@ -113,7 +113,7 @@ def test_of_a_hundred_thousand_nodes_a_range_is_judged_and_handed_out_and_never_
     judged: list[str] = []
     row = node_table.Table.row
 
-    def counted(self: node_table.Table, record: node_table.Record, now: datetime.datetime) -> overview.Row:
+    def counted(self: node_table.Table, record: node_record.Record, now: datetime.datetime) -> overview.Row:
         judged.append(record.name)
         return row(self, record, now)
 

@@ -147,6 +147,16 @@ def test_what_could_not_be_read_is_told_by_its_check():
     assert (alone.about, alone.link) == ("nodes", "/nodes")
 
 
+def test_who_would_be_refused_by_a_policy_in_audit_is_told_since_when_it_was_so_with_the_page_of_those_edges():
+    row = check.Check(
+        "mesh-audit", check.Verdict.WARNING, "calls", "PolicyWouldRefuse", "handfast mesh edges", since=NOW - HOUR
+    )
+    [sentence] = overview.sentences([row], None, [], {("mesh-audit", "PolicyWouldRefuse"): NOW})
+    assert (sentence.since, sentence.urgent) == (NOW - HOUR, False)
+    assert sentence.link == "/mesh/edges?state=would+be+refused"
+    assert sentence.follows == "Nobody is refused now. Once those policies are enforced, these calls fail."
+
+
 @pytest.mark.parametrize(
     ("name", "page"),
     [("store", "/store"), ("mesh", "/mesh"), ("mesh-anchors", "/mesh"), ("dns", "/check"), ("signatures", "/tokens")],

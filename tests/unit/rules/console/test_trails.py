@@ -33,9 +33,15 @@ def test_what_is_gone_is_told_with_the_reason():
     request, _, token, maker = trails.trail(ledgers.entry("w1"), trails.Facts(request_there=False, token_there=False))
     assert (request.path, request.note) == ("", "it was deleted since: settled requests are, within a day")
     assert token.path == "/ledger?filter=abcdef"
-    assert (maker.text, maker.note) == ("not known", "it is gone with the token")
+    assert (maker.text, maker.note) == (
+        "not known",
+        "it is gone with the token: the entry is older than that note, or of another API server",
+    )
     *_, maker = trails.trail(ledgers.entry("w1"), trails.Facts(token_there=True))
     assert maker.note.startswith("its Secret does not say")
+    # The ledger has it, and leads to what else came by tokens of the same maker.
+    *_, maker = trails.trail(ledgers.entry("w1"), trails.Facts(token_there=False, made_by="alice"))
+    assert (maker.text, maker.path) == ("alice", "/ledger?filter=alice")
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,7 @@ def pool(kind: str = "", *, reason: str = "", hours: float = 0, machines: int = 
         ),
         ([pool(), pool("Degraded", reason="MachinesDegraded")], ("warning", "PoolDegraded"), "w1 says no"),
         ([pool("Updating", hours=0.9)], ("ok", ""), "1 with"),
-        ([pool("Updating", hours=1.1)], ("warning", "RolloutSlow"), "workers for 66m, 1 of 2 done"),
+        ([pool("Updating", hours=1.1)], ("warning", "RolloutSlow"), "workers for 1h6m, 1 of 2 done"),
         ([pool("Updating", hours=1.1, machines=12)], ("ok", ""), "1 with"),
         (FORBIDDEN, ("unknown", "Unknown"), "no"),
     ],

@@ -39,6 +39,15 @@ del NO_AGE["metadata"]["creationTimestamp"]
 
 
 @pytest.mark.parametrize(
+    ("name", "typed"), [("worker: 7", "'worker: 7'"), ("csr-2", "csr-2"), (": ", "': '"), ("a;rm", "'a;rm'")]
+)
+def test_the_next_step_of_a_request_that_waits_has_its_whole_name(name: str, typed: str) -> None:
+    told = members.requests(known.good(requests=facts.Requests([known.request(name), known.request("later")])))
+    assert told.hint == f"handfast csr explain {typed}"
+    assert f"2 wait for somebody: {name}: not explained" in told.sentence
+
+
+@pytest.mark.parametrize(
     ("read", "wanted"),
     [
         (facts.Requests(), ("ok", "")),

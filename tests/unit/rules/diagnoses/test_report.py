@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reports for machines: JUnit's XML can be read, and counts what failed."""
 
+import dataclasses
+import datetime
 from xml.etree import ElementTree
 
 from handfast.rules import check
@@ -27,3 +29,5 @@ def test_junit_counts_and_escapes():
 def test_a_row_has_what_there_is_to_say():
     assert report.row(ROWS[0]) == {"name": "a", "verdict": "ok", "message": "fine"}
     assert report.row(ROWS[1])["page"] == "docs/check.md#b"
+    since = datetime.datetime(2030, 1, 1, tzinfo=datetime.UTC)
+    assert report.row(dataclasses.replace(ROWS[1], since=since))["since"] == "2030-01-01T00:00:00Z"

@@ -55,6 +55,11 @@ def facts(**changes: Any) -> check_facts.Facts:
     return dataclasses.replace(good, **changes)
 
 
+def identity(account: str) -> str:
+    """The name of an account of shop in this mesh."""
+    return f"{account}.shop.sa.linkerd-identity.linkerd.{SETTINGS.trust_domain}"
+
+
 def namespace(name: str, value: str = "", **labels: str) -> dict[str, Any]:
     annotations = {"linkerd.io/inject": value} if value else {}
     return {"metadata": {"name": name, "annotations": annotations, "labels": labels}}

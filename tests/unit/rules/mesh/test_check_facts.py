@@ -13,5 +13,5 @@ def test_a_mesh_in_order_passes_every_check():
     assert check.worst(checks) is check.Verdict.OK
     assert [each.name for each in checks] == [
         *("settings", "trust-anchors", "issuer", "kinds", "rights", "webhook"),
-        *("services", "clock", "accounts", "unmeshed-pods", "pod-anchors", "workload-certificates"),
+        *("services", "clock", "accounts", "unmeshed-pods", "pod-anchors", "workload-certificates", "audit"),
     ]

@@ -27,7 +27,7 @@ def verdicts(**changes):
         ("accounts", {"accounts"}),
         ("namespaces", {"accounts", "unmeshed-pods"}),
         ("pods", {"unmeshed-pods", "pod-anchors"}),
-        ("workloads", {"workload-certificates"}),
+        ("workloads", {"workload-certificates", "audit"}),
         ("config", {"accounts"}),
         ("anchors", {"pod-anchors"}),
     ],
@@ -129,3 +129,36 @@ def test_a_pod_whose_agent_has_the_anchors_of_today_is_not():
             "status": {"anchors": roots},
         }
         assert verdicts(pods=[old], workloads=[row])["pod-anchors"][0] == verdict
+
+
+def edge(peer, hours, **more):
+    """An edge as a server reports it, last seen so many hours ago, and first an hour before that."""
+    seen = {
+        key: f"{NOW - back * 3600 * SECOND:%Y-%m-%dT%H:%M:%SZ}"
+        for key, back in (("firstSeen", hours + 1), ("lastSeen", hours))
+    }
+    row = {"direction": "inbound", "port": 8080, "secured": bool(peer), "count": 3, "peer": peer}
+    return {**row, **seen, "wouldBeRefused": "not-allowed", **more}
+
+
+def test_who_would_be_refused_by_policies_in_audit_is_told_since_when():
+    def told(*rows):
+        status = {"identity": checking.identity("db"), "edges": list(rows)}
+        named = [{"status": {"edges": list(rows)}}, {"metadata": {"namespace": "shop", "name": "p"}, "status": status}]
+        return check_workloads.checks(checking.facts(workloads=named))[-1]
+
+    web = checking.identity("web")
+    seen = told(edge(web, 0.2), edge(web, 0.1), edge("", 0.1))
+    assert (seen.verdict, seen.reason) == (check.Verdict.WARNING, "PolicyWouldRefuse")
+    assert "enforced: shop/web to shop/db:8080, somebody without an identity to shop/db:8080" in seen.sentence
+    assert seen.hint.endswith(": handfast mesh edges --would-deny")
+    assert seen.since == NOW - 1.2 * 3600 * SECOND
+    # Who only was, who is refused now anyway, whom nobody would refuse, and what a client says of itself.
+    others = (
+        edge(web, 2),
+        edge(web, 0, refused="denied"),
+        edge(web, 0, wouldBeRefused=""),
+        edge(web, 0, direction="outbound"),
+    )
+    for row in (*others, edge(web, 0, lastSeen="never")):
+        assert told(row).verdict is check.Verdict.OK

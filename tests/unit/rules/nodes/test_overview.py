@@ -117,7 +117,7 @@ def test_the_newest_certificate_counts():
 
 @pytest.mark.parametrize(
     ("leases", "problem"),
-    [([], "it has never renewed its Lease"), ([lease(seconds_ago=90)], "its Lease was renewed 90s ago")],
+    [([], "it has never renewed its Lease"), ([lease(seconds_ago=90)], "its Lease was renewed 1m30s ago")],
 )
 def test_a_node_that_renews_no_lease_is_silent(leases, problem):
     row = one(nodes=[node()], leases=leases, issued=[entry()])
@@ -185,6 +185,21 @@ def test_a_machine_that_is_certified_and_has_not_registered_is_silent():
     row = one(issued=[entry("new")])
     assert (row.name, row.state) == ("new", State.SILENT)
     assert row.problem == "it has a certificate, and has not registered"
+    assert row.next_step == "on the machine: handfast node run; if it is gone for good: handfast node revoke new"
+
+
+@pytest.mark.parametrize("by", ["key", "serial"])
+def test_a_machine_that_was_reset_and_whose_certificate_was_revoked_is_waited_for_by_nobody(by: str):
+    issued = entry("w1")
+    index = revocation.Index()
+    key, serial = (issued.key_fingerprint, "") if by == "key" else ("", issued.serial)
+    index.add(revocation.Revocation(name="key-1;x", reason="reset of node w1", key_fingerprint=key, serial=serial))
+    row = one(issued=[issued], revocations=index)
+    assert (row.state, row.revoked_by) == (State.REVOKED, "key-1;x")
+    assert row.next_step == "if that was a mistake: kubectl delete revocation 'key-1;x'"
+    # It joins again with another key, and is a node like any other.
+    again = entry("w1", age=0.5, key_fingerprint="0" * 64, serial="77")
+    assert one(issued=[issued, again], revocations=index).state is State.SILENT
 
 
 def test_those_who_need_somebody_come_first_and_then_by_the_end():

@@ -47,6 +47,15 @@ def test_it_stays_as_it_was() -> None:
         assert maker.of(document) == "alice"
 
 
+def test_on_a_request_only_the_word_of_the_server_counts() -> None:
+    forged = {maker.EXTRA: ["bob"], "other": ("1",)}
+    assert maker.stamped(forged, "alice") == {maker.EXTRA: ["alice"], "other": ["1"]}
+    assert maker.stamped(forged, "") == {"other": ["1"]}
+    assert maker.recorded(maker.stamped({}, "alice")) == "alice"
+    for odd in ([], ["alice", "bob"]):
+        assert maker.recorded({maker.EXTRA: odd}) == maker.recorded({}) == ""
+
+
 def test_nobody_adds_it_later() -> None:
     document = secret({maker.KEY: "bob"})
     maker.keep(document, secret())
