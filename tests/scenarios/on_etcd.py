@@ -39,6 +39,7 @@ _THROUGH_THE_API = "asks of the API what the stories ask that run here; no answe
 # How the name of a file begins, whose slow stories are left out -> why.
 SLOW = {
     "test_bootstrap_rights.py": "asks every verb of every kind (14 s of CPU); all but a few are refused before the store is asked",
+    "test_check.py": "a whole control plane, at processes of its own; what a full disk does is in test_disk_full.py",
     "test_configuration_": f"agents and the machine-config server: {_THROUGH_THE_API}",
     "test_console_": f"a browser and a console, at processes of their own: {_THROUGH_THE_API}",
     "test_controllers_": "those of quotas run here; all controllers, of two control planes, are on etcd in test_two_planes.py",
