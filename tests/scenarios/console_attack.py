@@ -25,9 +25,9 @@ from handfast.rules.nodes import liveness
 from handfast.runtime import clock as clocks
 from tests.scenarios import console_nodes, test_console_mesh, up_world
 from tests.scenarios.test_console_people import request_document
-from tests.unit.console import served
 from tests.unit.console.pages import mesh_objects
 from tests.unit.console.pages.test_machines import MACHINES, POOLS, machine
+from tests.world import kubeconfigs
 
 TEXT = "<img src=x onerror=alert(1)>\u202egnp"
 # As far as it fits where forty characters do.
@@ -47,7 +47,7 @@ class Stranger:
     def __init__(self, plane: up_world.Up, directory: pathlib.Path) -> None:
         place, now = layout.Layout.at(plane.directory), clocks.SystemClock().now()
         subject = names.Subject(common_name=TEXT, organizations=("system:masters", TEXT))
-        path = served.kubeconfig_for(place, plane.facts["apiserver"], subject, directory / "stranger.conf", now)
+        path = kubeconfigs.of_subject(place, plane.facts["apiserver"], subject, directory / "stranger.conf", now)
         self._plane = plane
         self._context: ssl.SSLContext = up_world.context_of(path)
 

@@ -22,7 +22,7 @@ from handfast.rules import user_names
 from handfast.rules.ledger import entries
 from handfast.rules.nodes import liveness
 from handfast.runtime import clock as clocks
-from tests.unit.console import served
+from tests.world import kubeconfigs
 
 HOUR = datetime.timedelta(hours=1)
 # Name -> age of the certificate in hours, of 24; whether it has a Node, and is seen.
@@ -82,7 +82,7 @@ def node_document(node: str, number: int = 0) -> objects.Document:
 def kubeconfig_of_node(directory: pathlib.Path, server: str, node: str, path: pathlib.Path) -> pathlib.Path:
     """A file with which somebody is this node, by a certificate of the control plane's CA."""
     place, now = layout.Layout.at(directory), clocks.SystemClock().now()
-    return served.kubeconfig_for(place, server, user_names.node_subject(node), path, now)
+    return kubeconfigs.of_subject(place, server, user_names.node_subject(node), path, now)
 
 
 async def write(client: api.Client, now: datetime.datetime) -> None:

@@ -27,6 +27,7 @@ from handfast.rules.mesh import control_plane
 from handfast.runtime import clock as clocks
 from tests.scenarios import console_world, up_world
 from tests.unit.console import between, served
+from tests.world import kubeconfigs
 
 # An operator who may read little.
 FEW = "anna"
@@ -86,7 +87,7 @@ async def _stand(
     place, server, clock = layout.Layout.at(plane.directory), plane.facts["apiserver"], clocks.SystemClock()
     look = _looker(directory / "nothing")
     anna = names.Subject(common_name=FEW, organizations=("the night shift",))
-    few = served.kubeconfig_for(place, server, anna, directory / "few.conf", clock.now())
+    few = kubeconfigs.of_subject(place, server, anna, directory / "few.conf", clock.now())
     async with between.in_front_of(place, server, _context(place)) as relay:
         relay.limit = ""
         spoiled = directory / "spoiled.conf"

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import datetime
 import pathlib
 import re
 import socket
@@ -15,15 +14,14 @@ from typing import Any
 import aiohttp
 
 from handfast.assembly import console as assembly
-from handfast.bootstrap import kubeconfig as kubeconfig_words
 from handfast.client import api, connection, transport
 from handfast.console import looking, opening
-from handfast.datadir import layout
-from handfast.pki import authority, keys, names, pem, profiles
+from handfast.pki import names
 from handfast.rules.diagnoses import facts
 from handfast.runtime import addresses
 from handfast.runtime import clock as clocks
 from tests.unit.rules.diagnoses import known as known_facts
+from tests.world import kubeconfigs
 from tests.world import world as worlds
 
 REOPEN = "Press Enter in the terminal"
@@ -112,28 +110,7 @@ async def well(_client: api.Client, _used: connection.Connection) -> facts.Facts
 def kubeconfig_of(world: worlds.World, path: pathlib.Path, name: str, *groups: str) -> pathlib.Path:
     """The kubeconfig of somebody with a certificate of this world's CA."""
     subject = names.Subject(common_name=name, organizations=groups)
-    return kubeconfig_for(world.place, world.base, subject, path, world.clock.now())
-
-
-def kubeconfig_for(
-    place: layout.Layout, server: str, subject: names.Subject, path: pathlib.Path, now: datetime.datetime
-) -> pathlib.Path:
-    """A file with which somebody has this subject, by a certificate of the CA of a data directory."""
-    ca_pem = place.ca_certificate.read_bytes()
-    ca = authority.Authority(pem.certificates_from_pem(ca_pem)[0], keys.private_from_pem(place.ca_key.read_bytes()))
-    key = keys.generate()
-    issued = ca.issue(key.public, subject, names.Sans(), profiles.CLIENT, now)
-    path.write_text(
-        kubeconfig_words.build(
-            cluster="world",
-            server=server,
-            ca=ca_pem,
-            user=subject.common_name,
-            client_certificate=issued.pem,
-            client_key=key.to_pem(),
-        )
-    )
-    return path
+    return kubeconfigs.of_subject(world.place, world.base, subject, path, world.clock.now())
 
 
 def leading_to(world: worlds.World, kubeconfig: pathlib.Path | None = None, base: str = "") -> pathlib.Path:
