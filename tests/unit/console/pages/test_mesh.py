@@ -73,7 +73,7 @@ async def test_workloads_edges_roots_and_the_picture_are_shown(world: worlds.Wor
     for word in ("shop/web", "shop/db", "shop/eve", "without an identity", "would be refused", "expired", "audit"):
         assert word in text, word
     assert len(re.findall(r'<path class="line ', text)) == 3 + 4
-    assert "<td><bdi>shop/web</bdi></td><td><bdi>shop/db</bdi></td>" in text
+    assert '<td><bdi>shop/web</bdi></td><td data-label="to"><bdi>shop/db</bdi></td>' in text
 
 
 async def test_no_key_of_the_mesh_is_in_any_page(world: worlds.World, browser: served.Browser):
