@@ -62,6 +62,10 @@ def command(
     from handfast.rules import check
     from handfast.rules.diagnoses import judged, report
 
+    if node is not None:
+        from handfast.cli import revocation
+
+        revocation.require_node_name(node)
     known = looked(ctx, kubeconfig, directory, namespace, node=node)
     checks = judged.everything(known) if node is None else judged.of_node(node, known)
     # 1. all of them

@@ -41,14 +41,19 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     others: Sequence[str] = ()
 
 
-def name_of(node: str) -> str:
-    """What the Revocation of a node is called; Refused if there can be no such node."""
+def require_node_name(node: str) -> None:
+    """There can be such a node; a usage error otherwise."""
     if objects.dns_subdomain(node) is not None:
         raise output.Usage(
             f'"{node[:_MAX_NAME]}" is no name of a node: {objects.SUBDOMAIN_WORDS}',
             reason="BadNodeName",
             hint="give the name as `kubectl get nodes` shows it, without system:node: or node/ in front",
         )
+
+
+def name_of(node: str) -> str:
+    """What the Revocation of a node is called."""
+    require_node_name(node)
     if len(_PREFIX + node) > _MAX_NAME:
         raise output.Usage(
             f'"{node}" is too long: the Revocation would be named "{_PREFIX}{node}", of more than {_MAX_NAME} characters',

@@ -85,6 +85,12 @@ def test_one_node_is_judged_by_its_steps(run, capsys):
     assert run(known.good(), "--node", "w9") == 1
 
 
+def test_a_name_that_no_node_can_have_is_not_looked_for(run, capsys):
+    assert run(known.good(), "--node", "W 2") == output.Code.USAGE
+    printed = capsys.readouterr()
+    assert (printed.out, '"W 2" is no name of a node' in printed.err) == ("", True)
+
+
 def test_progress_is_shown_on_a_terminal_and_nowhere_else(monkeypatch, capsys):
     check_output.Bar().progress(0, 2, ["nodes"])
     assert capsys.readouterr().err == ""
