@@ -102,8 +102,10 @@ def _line(item: pytest.Item) -> tuple[int, str]:
 
 
 def _is_story(item: pytest.Item) -> bool:
-    # 1. by a fixture, or by what is imported
-    return isinstance(item, pytest.Function) and ("world" in item.fixturenames or _reaches_world(item.module))
+    # 1. by a fixture, or by what is imported; other directories may be collected beside this one
+    if not isinstance(item, pytest.Function) or _HERE not in item.path.parents:
+        return False
+    return "world" in item.fixturenames or _reaches_world(item.module)
 
 
 def _reaches_world(module: types.ModuleType) -> bool:
