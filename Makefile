@@ -54,10 +54,10 @@ deps: ## Install the Debian packages that tests use as real peers (needs root)
 # Every file of tests is in one of two groups. What talks to real processes waits more than it computes, and is shared out among workers of
 # xdist, whole files, in the order of tests/conftest.py: what a file's tests share is made once, and the longest come first.
 HEAVY := tests/scenarios tests/interop
-# All others compute. Each process has its own share of the files, the largest first: workers of xdist would each collect every test, and one
-# process more would do nothing but take in twenty thousand results.
+# All others compute. Each process has its own share of the files, the largest first: workers of xdist would each collect every test, and its
+# own process would do nothing but take in twenty thousand results.
 LIGHT := $(filter-out $(addsuffix /%,$(HEAVY)),$(foreach depth,tests tests/* tests/*/* tests/*/*/*,$(wildcard $(depth)/test_*.py)))
-# One more than there are cores: a quarter of the time of two was left over.
+# One share more than there are cores: with two shares on two cores a quarter of the time was left over.
 SHARES := $(shell seq $$(($(WORKERS) + 1)))
 # The files of share $(1) of these.
 share = $$(ls -S $(2) | awk 'NR % $(words $(SHARES)) == $(1) - 1')

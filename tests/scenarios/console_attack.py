@@ -155,12 +155,11 @@ def _leases(stranger: Stranger) -> None:
     notes = dict.fromkeys((server_leases.VERSION, server_leases.FORMS, server_leases.COMPACTED, *numbers), TEXT)
     lease = {
         "metadata": {
-            # Of those that are called as one the API server forgets what it cannot read.
+            # Not called as those of servers are: such a Lease is removed when nobody has renewed it for an hour.
             "name": "odd-server",
             "labels": {"apiserver.kubernetes.io/identity": "x"},
             "annotations": notes,
         },
-        # One that is off for a day goes by itself.
         "spec": {**console_nodes.lease("x", clocks.SystemClock().now(), seen=False)["spec"], "holderIdentity": TEXT},
     }
     stranger.send("POST", f"{_LEASES}/kube-system/leases", lease)

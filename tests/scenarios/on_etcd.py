@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which stories run a second time, with every world on a real etcd: those that have a world, with few exceptions. It tests nothing.
 
-`make test-on-etcd` sets `WORLDS_ON_ETCD`; without it nothing here does anything.
+`make test-on-etcd` sets `WORLDS_ON_ETCD`. Without it nothing runs here a second time, and only the marks and rows of slow stories are looked at (2).
 
 1. A story has a world if it asks for one, or its file has one by what it imports. All others start processes of their own.
 2. Of those that are slow, the ones about the API itself are marked `on_etcd`, and run, too. All others have a row in `SLOW`, by how their file's
@@ -39,12 +39,12 @@ _THROUGH_THE_API = "asks of the API what the stories ask that run here; no answe
 # How the name of a file begins, whose slow stories are left out -> why.
 SLOW = {
     "test_bootstrap_rights.py": "asks every verb of every kind (14 s of CPU); all but a few are refused before the store is asked",
-    "test_check.py": f"a control plane at processes of its own: {_THROUGH_THE_API}",
+    "test_check.py": f"a control plane in processes of its own: {_THROUGH_THE_API}",
     "test_configuration_": f"agents and the machine-config server: {_THROUGH_THE_API}",
-    "test_console_": f"a browser and a console, at processes of their own: {_THROUGH_THE_API}",
+    "test_console_": f"a browser and a console, in processes of their own: {_THROUGH_THE_API}",
     "test_controllers_": "those of quotas run here; all controllers, of two control planes, are on etcd in test_two_planes.py",
     "test_credential_rollout": f"agents and the machine-config server: {_THROUGH_THE_API}",
-    "test_custom_resources.py": "kubectl at a process of its own; the same requests are in the stories beside it, which run here",
+    "test_custom_resources.py": "kubectl and an API server in a process of its own; the same requests are in the stories beside it, which run here",
     "test_disk_read_only.py": "a disk fails under a store that is a file",
     "test_etcd_histories.py": "its stories are on etcd as it is",
     "test_issuance_ledger.py": "months of segments that go (15 s of CPU); how the chain is written is in the stories beside it, which run here",
@@ -55,11 +55,11 @@ SLOW = {
     "test_node_": f"agents: {_THROUGH_THE_API}",
     "test_odd_": "what cannot be read is refused before the store is asked, or by a command",
     "test_one_address.py": "joins and their rates: what is counted is not in the store",
-    "test_own_certificates.py": "files of the data directory, at processes of their own",
+    "test_own_certificates.py": "files of the data directory, in processes of their own",
     "test_protocol_abuse.py": "connections: what is sent there never comes to the store",
     "test_proxy_policy.py": f"proxies of the mesh: {_THROUGH_THE_API}",
     "test_unread_answers.py": "answers that nobody reads (17 s of CPU): what holds them is behind the store",
-    "test_worker_credential.py": "a whole control plane, at processes of its own",
+    "test_worker_credential.py": "a whole control plane, in processes of its own",
 }
 # What `make test-on-etcd` selects.
 WANTED = "not slow or on_etcd"

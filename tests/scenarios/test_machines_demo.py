@@ -23,8 +23,8 @@ def test_the_demo_of_machine_fleets_holds_every_claim_and_leaves_nothing_behind(
         capture_output=True,
         text=True,
         check=False,
-        # Of each claim's two sides one machine is there; that all have the same credential is claimed of masters and workers together. It is
-        # killed after other steps in every run.
+        # Of each claim's two sides one machine is there; that all have the same credential is claimed of masters and workers together. Everything
+        # is killed after three of the steps, other ones in every run.
         env={**os.environ, "TMPDIR": str(tmp_path), "MACHINES_DEMO_SMALL": "1"},
     )
     assert done.returncode == 0, done.stdout + done.stderr

@@ -11,7 +11,7 @@ It sees answers and troubles as values, and neither causes nor repeats them: `cl
 | the token has expired | TokenExpired | the challenge in a trusted server's 401 |
 | the token is not for signing, or not for logging in | UsageMissing | a trusted server accepts it otherwise |
 | the token is not accepted from this address | TokenNotFromHere | the challenge in a trusted server's 401 |
-| another secret, or a changed document | SignatureMismatch | the signature (`jws.verify`) |
+| another secret, or a changed document | SignatureMismatch | the signature (`jws.verify`); which of the two, by what a pinned server says to the token |
 | another CA | WrongPin | the pin |
 | clocks differ | ClockSkew | the Date header beside a certificate that is not valid by this machine's clock |
 | somebody in between opens TLS | TLSInterception | the chain of the certificate |

@@ -4,6 +4,7 @@
 1. Every check is printed, in order, whatever the others say.
 2. The exit code is 0 where nothing fails, 1 where something does, and 3 where the server cannot be reached, or does not answer in time. Warnings, and what could not be
    read, count with --fail-on-warning.
+3. With --node: a node can have this name. Else nothing is asked.
 """
 
 from __future__ import annotations
@@ -62,6 +63,7 @@ def command(
     from handfast.rules import check
     from handfast.rules.diagnoses import judged, report
 
+    # 3. a name that there can be
     if node is not None:
         from handfast.cli import revocation
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`handfast node reset`: this machine forgets that it is a node. Which files are the agent's is known in `node.reset`.
 
-1. What would go is shown before anything is asked. A dry run ends there, and so does a machine on which there is nothing. An agent that would be in
-   the way is told.
+1. What would go is shown before anything is asked. A dry run ends there, and so does a machine on which there is nothing. An agent that would
+   be in the way of the reset is named.
 2. Removing the Node and revoking the certificate are an operator's: a node's own certificate may do neither. Which kubeconfig does
    it is known before anything changes, and it is not guessed: a flag or $KUBECONFIG names it.
 3. A person types the node's name. Where nobody can be asked, --yes says it.

@@ -3,8 +3,8 @@
 
 1. Where the result does not go to a terminal, every column is as wide as its widest cell, and nothing is left out.
 2. On a terminal that is too narrow, columns that the command calls less important are shortened, the least important
-   first, each to eight characters at least; `…` shows where. One that holds sentences keeps as many as can be read, so that others are left out
-   before it.
+   first, each to eight characters at least; `…` shows where. One that holds sentences keeps forty characters, so that they can be read:
+   others are left out before it. Where it is the only one that is left, it is shortened as any other.
 3. Where that is not enough, the least important column is left out, and so on.
 4. Where a command names no such column, the last one is wrapped: it holds sentences.
 """
@@ -33,8 +33,8 @@ def room() -> int | None:
 
 
 def table(head: Row, rows: Sequence[Row], *, minor: Sequence[str] = (), sentences: str = "") -> str:
-    """Columns as kubectl prints them; `minor` are heads of columns that may be shortened, the least important first. `sentences` is one of
-    these that nobody can read if it is short."""
+    """Columns as kubectl prints them; `minor` are heads of columns that may be shortened, the least important first. `sentences` is the
+    one of these that holds sentences (2)."""
     minor = [name for name in minor if name in head]
     whole = [[output.printable(cell) for cell in row] for row in (head, *rows)]
     limit = room()

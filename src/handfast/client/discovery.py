@@ -81,9 +81,9 @@ class Discovery:
         self._timeout = timeout
         self._report = report
         self._ask = ask
-        # Endpoints of which it could not be found out why a token signs nothing.
-        self._unexplained: set[str] = set()
-        # What a server that was asked about a signature that does not match has made of it.
+        # Endpoints that are not asked about the token again: asking failed once, or what they said is in `_mismatched`.
+        self._not_again: set[str] = set()
+        # By endpoint: the error about a signature that does not match, with what the server answered to the token.
         self._mismatched: dict[str, errors.HandfastError] = {}
         # What is known of endpoints that are busy, in case the time runs out while one is waited for.
         self._busy: dict[str, errors.HandfastError] = {}
@@ -154,21 +154,21 @@ class Discovery:
         answer = await self._asked_pinned(url, first, method)
         if answer is not None:
             self._mismatched[url] = diagnosis.asked_mismatched(refused, method.token, answer.code)
-            self._unexplained.add(url)
+            self._not_again.add(url)
         return self._mismatched.get(url, refused)
 
     async def _asked_pinned(
         self, url: str, first: discovery_rules.Published, method: discovery_rules.ByToken
     ) -> anonymous.Answer | None:
-        """What a server under a pinned certificate says to the token; None: it is not one, does not answer, or is too busy to look at it."""
-        if url in self._unexplained:
+        """What a server under a pinned certificate says to the token; None: it is not one, does not answer, is too busy to look at it, or was asked before."""
+        if url in self._not_again:
             return None
         try:
             info = cluster_info.read(first.kubeconfig, cluster_info.MAX_UNVERIFIED)
             trust = anonymous.Trust(discovery_rules.anchors(info, method.pins))
             answer = await self._ask(_version(url), trust, method.token)
         except (errors.Refused, anonymous.Troubled):
-            self._unexplained.add(url)
+            self._not_again.add(url)
             return None
         return answer if answer.code in diagnosis.JUDGED else None
 

@@ -41,7 +41,7 @@ def _of(signer: str, issued: list[entries.Entry] | None) -> list[entries.Entry] 
 
 
 async def _revocations(client: api.Client) -> Sequence[objects.Document]:
-    """None, where the API does not have the kind: nobody can be revoked by one there."""
+    """An empty list where the API does not have the kind: nobody can be revoked by one there."""
     try:
         return await client.list(handfast_kinds.REVOCATION)
     except status.StatusError as error:

@@ -252,7 +252,7 @@ class Known:
         return ahead if isinstance(ahead, datetime.timedelta) else None
 
     def clocks_differ(self) -> bool | None:
-        """Whether they do so that people can see it; None: it is not known."""
+        """Whether they differ by so much that pages say so; None: that is not known."""
         skew = self.skew()
         return None if skew is None else abs(skew) >= _SKEW
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The facts of `handfast check`, looked up again and again while somebody looks at a page that needs them. It judges nothing.
 
-1. Nobody looks: nothing is asked. A page that needs facts says so (`want`), and for a while after that they are kept fresh. Every page does, while nobody knows whether
-   clocks agree.
+1. Nobody looks: nothing is asked. A page that needs facts says so (`want`), and for a while after that they are kept fresh. Every page does, while clocks
+   differ, or while nobody knows whether they do.
 2. Between two looks there is a pause, however many pages are open: they share one. How far a look is, is told while it goes on.
 3. What goes wrong keeps the facts of the last look, with the instant at which they were known. It is tried again, whatever it was.
 """

@@ -107,11 +107,11 @@ def _directory(own: Mapping[str, str]) -> pathlib.Path:
     # Python would take another one where the one that was named cannot be used.
     parent = own.get("TMPDIR") or tempfile.gettempdir()
     with files.otherwise("set TMPDIR to a directory that you may write to"):
-        return _made(pathlib.Path(parent)).absolute()
+        return _new_directory(pathlib.Path(parent)).absolute()
 
 
-def _made(parent: pathlib.Path) -> pathlib.Path:
-    """A new directory (2)."""
+def _new_directory(parent: pathlib.Path) -> pathlib.Path:
+    """A new one, its owner's alone (2)."""
     try:
         return pathlib.Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
     except OSError as error:
@@ -121,7 +121,7 @@ def _made(parent: pathlib.Path) -> pathlib.Path:
 def _memory(home: pathlib.Path, shared: pathlib.Path = _SHARED) -> pathlib.Path | None:
     """A directory in memory: in the machine's own, else below the demo's."""
     if mounts.in_memory(shared) and os.access(shared, os.W_OK | os.X_OK):
-        return _made(shared)
+        return _new_directory(shared)
     if not mounts.in_memory(home):
         return None
     # 3. short enough for sockets

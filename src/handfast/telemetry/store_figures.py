@@ -82,6 +82,6 @@ def _labelled(
     name: str, text: str, labels: Sequence[str], values: Iterable[tuple[Sequence[str], float]]
 ) -> core.Metric:
     family = core.GaugeMetricFamily(f"handfast_store_{name}", text, labels=labels)
-    for of, number in values:
-        family.add_metric(of, number)
+    for texts, number in values:
+        family.add_metric(texts, number)
     return family

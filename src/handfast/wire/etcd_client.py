@@ -324,7 +324,7 @@ def _metadata(token: str | None) -> tuple[tuple[str, str], ...]:
 
 
 def _in_words(error: grpc.aio.AioRpcError, otherwise: str) -> str:
-    """What is wrong, by etcd's own words or by gRPC's; of those without what the endpoint's name says already."""
+    """What is wrong, in the words of etcd or of gRPC. What gRPC says before the cause is left out: it only repeats the endpoint."""
     text = str(error.details() or otherwise)
     return _NO_ANSWER if text == "Deadline Exceeded" else _PREAMBLE.sub("", text)
 

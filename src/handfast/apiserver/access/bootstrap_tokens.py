@@ -107,11 +107,11 @@ class BootstrapTokens:
             unreadable = identity.Unauthorized(refused.reason, f"{name}: {refused.message}")
             unreadable.bearer = identity.Bearer(presented.id)
             raise unreadable from None
+        # 9. a token for signing can be checked by anyone
+        signs = sources is not None and tokens.SIGNING in tokens.read(document).usages
         # 11. who made it
         made_by = maker.of(document) if self._names_makers() and isinstance(document, dict) else ""
         user = identity.User(verdict.user, verdict.groups, method=METHOD, until=verdict.until, token_maker=made_by)
-        # 9. a token for signing can be checked by anyone
-        signs = sources is not None and tokens.SIGNING in tokens.read(document).usages
         return identity.TokenVerdict(user, both, sources, tells_bearer=signs)
 
 

@@ -4,7 +4,7 @@
 To judge ten thousand nodes takes a third of a second, so that no page does it: a node is judged when something of it has changed, or when an
 instant has come at which its state may change by itself.
 
-1. What is kept of a node is a handful of values, half a kilobyte with its name and labels: no object, and no entry of the ledger.
+1. What is kept of a node is a `node_record`, and no object.
 2. Whatever changes marks its node. Whoever looks settles first: those that are marked are judged, and take their places in the order.
 3. A node is marked, too, when an instant has come that matters to it: its Lease ends, its renewal is due, its certificate ends, its
    Revocation ends. A Lease that is renewed in time only moves that instant: a thousand of them come in a second.
@@ -39,7 +39,7 @@ _RANK: Final = {state: rank for rank, state in enumerate(overview.ORDER)}
 _MANY: Final = 256
 # To judge one takes 30 µs, and the sentences about all of them name a few.
 _SHOWN: Final = 100
-# What a Revocation of a certificate names.
+# What a Revocation of a certificate names, in the words of `Revocation.targets`.
 _KEY: Final = "key"
 _SERIAL: Final = "serial number"
 
@@ -63,7 +63,7 @@ class Table:
         self._wakes: list[tuple[float, str]] = []
         self._request_nodes: dict[str, str] = {}
         # Keys and serial numbers that Revocations have come to name, or to name no more.
-        self._hunted: set[tuple[str, str]] = set()
+        self._named_certificates: set[tuple[str, str]] = set()
         self._counts = dict.fromkeys(overview.ORDER, 0)
         # Labels and rules are alike on thousands of nodes: each text is kept once.
         self._texts: dict[str, str] = {}
@@ -234,7 +234,7 @@ class Table:
 
     def settle(self, now: datetime.datetime) -> None:
         """Judge those that have changed (2), and those whose instant has come (3)."""
-        self._mark_hunted()
+        self._mark_by_certificate()
         self._wake(now.timestamp())
         if not self._marked:
             return
@@ -365,15 +365,15 @@ class Table:
             if kind == "user" and name in self._records:
                 self._mark(name)
             elif kind in {_KEY, _SERIAL}:
-                self._hunted.add((kind, text))
+                self._named_certificates.add((kind, text))
 
-    def _mark_hunted(self) -> None:
+    def _mark_by_certificate(self) -> None:
         """Those whose certificate a Revocation names, or named: looked for once, however many Revocations came."""
-        for record in self._records.values() if self._hunted else ():
+        for record in self._records.values() if self._named_certificates else ():
             named = ((_KEY, node_record.key_text(record)), (_SERIAL, revocation.normal_serial(record.serial)))
-            if not self._hunted.isdisjoint(named):
+            if not self._named_certificates.isdisjoint(named):
                 self._mark(record.name)
-        self._hunted.clear()
+        self._named_certificates.clear()
 
     def _take(self, record: node_record.Record, line: ledger_index.Line, entry: entries.Entry) -> None:
         issued = int(entry.issued_at.timestamp())

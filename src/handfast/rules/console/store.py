@@ -3,8 +3,8 @@
 
 1. Its readiness, one line for each part, as `/readyz?verbose` says it.
 2. Its figures, as far as they are about the store and about what is held in memory for it, of `/metrics`. What is not there is not shown: another API server has others.
-3. The servers that share the store, by their Leases. One whose Lease has ended is said to be gone.
-4. Sentences for what needs somebody: no space, writes whose outcome nobody knows, a member of the etcd that does not answer, a server that lags or is gone, several versions at once.
+3. The servers that share the store, by their Leases. One whose Lease has ended is said to be off.
+4. Sentences for what needs somebody: no space, writes whose outcome nobody knows, a member of the etcd that does not answer, a server that lags, several versions at once.
 5. How the store itself is, row by row, is `store_facts`'. What the API does not show, where it lies and whether every value can be read, is told by commands: they are named.
 """
 

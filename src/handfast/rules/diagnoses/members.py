@@ -35,7 +35,7 @@ _KUBEADM: Final = "kubeadm:"
 _URGENT: Final = frozenset({overview.State.EXPIRED, overview.State.LATE})
 _ASKING: Final = frozenset({overview.State.WAITING, overview.State.RECOVERING})
 _NO_LEDGER: Final = (
-    "have Handfast's controllers sign there, who keep one: `handfast serve controllers --print-manifest`"
+    "have Handfast's controllers sign there, which keep a ledger: `handfast serve controllers --print-manifest`"
 )
 _TROUBLED: Final = frozenset({listing.FAILED, listing.NODE_GONE, listing.NO_NAME})
 

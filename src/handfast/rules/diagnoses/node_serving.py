@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The check of the certificates that nodes serve with, by which the API server reaches their kubelets. It reads nothing.
 
-1. A certificate that should have been renewed by now fails, and so does one that is over: who reaches a node there is turned away, or turns away.
+1. A certificate that should have been renewed by now fails, and so does one that is over: whoever asks the node at its endpoint does not believe it.
 2. One that is over, and whose node asks for no other, is a warning: a node that signs its own again leaves its last one behind in the ledger.
 3. What is not in the ledger is not known. A node that never had one from the cluster serves with its own, and is no trouble.
 """
@@ -15,8 +15,7 @@ from typing import Final
 
 import msgspec
 
-from handfast.api import jsonpath, objects, signer_names
-from handfast.api.printing import ages
+from handfast.api import durations, jsonpath, objects, signer_names
 from handfast.rules import check, user_names
 from handfast.rules.diagnoses import facts, members
 from handfast.rules.nodes import overview, serving
@@ -83,8 +82,8 @@ def _said(rows: Sequence[serving.Served], now: datetime.datetime) -> str:
 
 def _trouble(served: serving.Served, now: datetime.datetime) -> str:
     if served.ends <= now:
-        return f"its serving certificate ended {ages.human_duration(now - served.ends)} ago"
-    return f"the renewal of its serving certificate is {ages.human_duration(now - served.due)} late"
+        return f"its serving certificate ended {durations.short(now - served.ends)} ago"
+    return f"the renewal of its serving certificate is {durations.short(now - served.due)} late"
 
 
 def _asking(requests: facts.Requests | check.Unread) -> Mapping[str, str]:

@@ -16,7 +16,7 @@
 | recovering | it asks with its expired certificate for the next one, and nobody has decided | who approves requests, where it is not soon |
 | silent | its certificate is good, and it is not seen | whoever has the machine |
 | unrecorded | there is a Node, and the ledger has no certificate of it | nobody, where another signer is meant to have issued it |
-| revoked | a Revocation refuses it | nobody |
+| revoked | a Revocation refuses it, or its newest certificate | nobody |
 | good | none of these | nobody |
 """
 
