@@ -243,35 +243,46 @@ def issue(up: up_world.Up, name: str, signer: str, usage: str, sans: names.Sans)
     up_world.until(lambda: "certificate" in call(up, "GET", f"{REQUESTS}/{name}")["status"], 60, "its certificate")
 
 
+@contextlib.contextmanager
+def registered(up: up_world.Up) -> Iterator[None]:
+    """The node w2 is there, with a certificate to log in and one to serve with. What is left of it would be in the way of other stories."""
+    try:
+        issue(up, "w2", "kubernetes.io/kube-apiserver-client-kubelet", "client auth", names.Sans())
+        issue(up, "w2-serving", "kubernetes.io/kubelet-serving", "server auth", names.Sans(dns=("w2",)))
+        call(up, "POST", "/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "w2"}})
+        yield
+    finally:
+        for path in ("/api/v1/nodes/w2", f"{REQUESTS}/w2", f"{REQUESTS}/w2-serving"):
+            up.call("DELETE", path)
+
+
 def test_a_node_whose_certificate_is_over_fails_and_one_that_is_revoked_needs_nobody(up, monkeypatch):
-    issue(up, "w2", "kubernetes.io/kube-apiserver-client-kubelet", "client auth", names.Sans())
-    issue(up, "w2-serving", "kubernetes.io/kubelet-serving", "server auth", names.Sans(dns=("w2",)))
-    call(up, "POST", "/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "w2"}})
-    # The ledger is written before the certificate; the node has no Lease, so that it is not seen.
-    rows = told(up)[1]
-    assert (rows["nodes"]["reason"], rows["node-serving"]["verdict"]) == ("NodeSilent", "ok")
-    assert rows["node-serving"]["message"].startswith("1 of this cluster; the first, of w2, ends at ")
-    with monkeypatch.context() as later:
-        shifted(later, datetime.timedelta(minutes=57))
+    with registered(up):
+        # The ledger is written before the certificate; the node has no Lease, so that it is not seen.
+        rows = told(up)[1]
+        assert (rows["nodes"]["reason"], rows["node-serving"]["verdict"]) == ("NodeSilent", "ok")
+        assert rows["node-serving"]["message"].startswith("1 of this cluster; the first, of w2, ends at ")
+        with monkeypatch.context() as later:
+            shifted(later, datetime.timedelta(minutes=57))
+            code, rows = told(up)
+            assert (code, rows["nodes"]["reason"]) == (1, "RenewalLate")
+            assert (rows["node-serving"]["verdict"], rows["node-serving"]["reason"]) == ("failed", "ServingRenewalLate")
+            # How much is left is told to the second.
+            alone = {**told(up, "--node", "w2")[1]["node-serving"], "message": rows["node-serving"]["message"]}
+            assert alone == rows["node-serving"]
+        with monkeypatch.context() as later:
+            shifted(later, datetime.timedelta(hours=2))
+            code, rows = told(up)
+            assert (code, rows["nodes"]["reason"]) == (1, "CertificateExpired")
+            assert "w2" in rows["nodes"]["message"]
+            # It asks for no other: it may have one of its own by now.
+            assert (rows["node-serving"]["verdict"], rows["node-serving"]["reason"]) == ("warning", "ServingLeftOver")
+        revocation = {"apiVersion": "handfast.dev/v1alpha1", "kind": "Revocation", "metadata": {"name": "w2"}}
+        call(up, "POST", "/apis/handfast.dev/v1alpha1/revocations", {**revocation, "spec": {"node": "w2"}})
         code, rows = told(up)
-        assert (code, rows["nodes"]["reason"]) == (1, "RenewalLate")
-        assert (rows["node-serving"]["verdict"], rows["node-serving"]["reason"]) == ("failed", "ServingRenewalLate")
-        assert told(up, "--node", "w2")[1]["node-serving"] == rows["node-serving"]
-    with monkeypatch.context() as later:
-        shifted(later, datetime.timedelta(hours=2))
-        code, rows = told(up)
-        assert (code, rows["nodes"]["reason"]) == (1, "CertificateExpired")
-        assert "w2" in rows["nodes"]["message"]
-        # It asks for no other: it may have one of its own by now.
-        assert (rows["node-serving"]["verdict"], rows["node-serving"]["reason"]) == ("warning", "ServingLeftOver")
-    revocation = {"apiVersion": "handfast.dev/v1alpha1", "kind": "Revocation", "metadata": {"name": "w2"}}
-    call(up, "POST", "/apis/handfast.dev/v1alpha1/revocations", {**revocation, "spec": {"node": "w2"}})
-    code, rows = told(up)
-    assert (code, rows["nodes"]["verdict"]) == (0, "ok")
-    assert rows["nodes"]["message"] in {"1 revoked", "2 revoked"}
-    assert rows["node-serving"]["message"] == "no node has a serving certificate of this cluster"
-    for path in ("/api/v1/nodes/w2", f"{REQUESTS}/w2", f"{REQUESTS}/w2-serving"):
-        call(up, "DELETE", path)
+        assert (code, rows["nodes"]["verdict"]) == (0, "ok")
+        assert rows["nodes"]["message"] in {"1 revoked", "2 revoked"}
+        assert rows["node-serving"]["message"] == "no node has a serving certificate of this cluster"
 
 
 def test_a_ca_that_is_over_and_was_forgotten_in_the_bundle_is_a_warning(up):
