@@ -113,7 +113,7 @@ test-light-%:
 	@$(NOTING)=$(FAILED) $(IN_MEMORY) $(BIN)/coverage run $(LIGHTLY) $(call share,$*,$(if $(MEASURED),$(filter-out $(DECIDING_TESTS),$(LIGHT)),$(LIGHT))) \
 		$(LATER)
 
-quick: $(STAMP) ## Run the fast tests only: units, properties and contracts (a minute and a half on two cores)
+quick: $(STAMP) ## Run the fast tests only: units, properties and contracts (two minutes on two cores)
 	@$(MAKE) --no-print-directory --keep-going --output-sync -j $(addprefix quick-,$(SHARES))
 
 quick-%:
